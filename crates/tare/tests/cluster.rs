@@ -66,17 +66,11 @@ fn istio_is_distinguished_from_bare_and_the_cluster_is_restored() {
 fn a_capacity_is_found_on_the_cluster() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let dir = tmp.join("cluster-capacity");
-    let _ = std::fs::remove_dir_all(&dir);
     let account = Account::new(&program(), "cluster-quick", &tmp.join("cluster-account"));
     let before = cluster();
-    let mut run = Command::new(program());
-    run.env("TARE_KUBECONFIG", account.kubeconfig());
-    run.args(["run", "cluster-quick", "--out"]).arg(&dir);
     let load = "load={capacity: {slo: [p50<1s, errors<50%, achieved>10%], connections: 8, min_rate: 20, max_rate: 40, step: 1s, budget: 6s}}";
-    for set in ["meshes=bare,istio/no-mtls", "repeats=1", "reruns=0", load] {
-        run.args(["--set", set]);
-    }
-    let ended = run.status().unwrap();
+    let sets = ["meshes=bare,istio/no-mtls", "repeats=1", "reruns=0", load];
+    let ended = start(&dir, &account, &sets);
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     let summary = judged(&dir);
     assert_eq!(ended.code(), Some(exit_code(summary.grade)));
@@ -100,22 +94,27 @@ fn a_capacity_is_found_on_the_cluster() {
     }
 }
 
+/// Runs the plan `cluster-quick` with these settings, with the rights of the account.
+fn start(dir: &Path, account: &Account, sets: &[&str]) -> ExitStatus {
+    let _ = std::fs::remove_dir_all(dir);
+    let mut run = Command::new(program());
+    run.env("TARE_KUBECONFIG", account.kubeconfig());
+    run.args(["run", "cluster-quick", "--out"]).arg(dir);
+    for set in sets {
+        run.args(["--set", set]);
+    }
+    run.status().unwrap()
+}
+
 /// Makes one run, checks it, and returns its exit status and its summary.
 fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
-    let _ = std::fs::remove_dir_all(dir);
     let before = cluster();
     let over = Arc::new(AtomicBool::new(false));
     let logged = std::thread::spawn({
         let over = Arc::clone(&over);
         move || read_generator_logs(&over)
     });
-    let mut run = Command::new(program());
-    run.env("TARE_KUBECONFIG", account.kubeconfig());
-    run.args(["run", "cluster-quick", "--out"]).arg(dir);
-    for set in SETS {
-        run.args(["--set", set]);
-    }
-    let ended = run.status().unwrap();
+    let ended = start(dir, account, &SETS);
     over.store(true, Ordering::Relaxed);
     let logged = logged.join().unwrap();
     let after = cluster();

@@ -147,7 +147,7 @@ fn an_outlier_is_one_entry_that_is_far_and_certain() {
             .collect::<Vec<_>>()
     };
     let changes = |distance, half| changes_at(4, distance, half);
-    // The entry after it is no change.
+    // The entry after the outlier is not marked.
     let outlier = [("build-4".to_owned(), ChangeKind::Outlier)];
     assert_eq!(changes(0.2, 0.05), outlier);
     assert_eq!(changes(-0.2, 0.05), outlier);
@@ -155,7 +155,7 @@ fn an_outlier_is_one_entry_that_is_far_and_certain() {
     assert_eq!(changes(0.2, 0.3), []);
     assert_eq!(changes(-0.2, 0.3), []);
     assert_eq!(changes(0.045, 0.001), []);
-    // At the ends, too, one uncertain entry is no level.
+    // A single uncertain entry at either end is not marked.
     assert_eq!(changes_at(0, 0.2, 0.3), []);
     assert_eq!(changes_at(9, 0.2, 0.3), []);
 }
@@ -169,7 +169,7 @@ fn an_outlier_is_far_from_its_own_level() {
             *log = log.map(|log| log + distance);
         }
     };
-    // At the new level, as high as the old level is: an outlier there, and nothing beside the new one.
+    // One entry is back at the old level: an outlier, although it would be normal before the step.
     add(45, -0.25_f64.ln_1p());
     let all = series(&entries, &[], &Margins::default(), TODAY);
     let changes = of_envoy(&all).changes.iter();

@@ -59,7 +59,7 @@ pub const SYNTHETIC: &str = "tare.Synthetic";
 pub enum ServiceProtocol {
     /// HTTP/1.1.
     Http,
-    /// HTTP/1.1, of which a mesh is told that it is TCP: its proxies pass bytes, and read no request.
+    /// HTTP/1.1 that is declared as TCP: proxies forward the bytes and do not parse requests.
     Tcp,
     /// HTTP/2 without TLS, by prior knowledge.
     Http2,

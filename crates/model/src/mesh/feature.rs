@@ -166,7 +166,7 @@ impl Feature {
         *self == Self::default()
     }
 
-    /// Whether it has no effect on, or no proof with, proxies that pass bytes.
+    /// Whether TCP proxies, which only forward bytes, make it useless or impossible to prove.
     #[must_use]
     pub fn needs_http(&self) -> bool {
         let lists = [&self.listeners, &self.inbound, &self.outbound];

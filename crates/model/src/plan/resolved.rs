@@ -216,7 +216,8 @@ impl Plan {
             .iter()
             .map(|load| {
                 let starts = if on_cluster { load.steps_max() - 1 } else { 0 };
-                load.own_time_ns() + starts * CLUSTER_STEP_NS
+                let starting_ns = starts.saturating_mul(CLUSTER_STEP_NS);
+                load.own_time_ns().saturating_add(starting_ns)
             })
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);

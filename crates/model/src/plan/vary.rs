@@ -41,7 +41,7 @@ pub(super) struct VaryFile {
     instances: Field<List<Count<1, INSTANCES_MAX>>>,
     /// Numbers of replicas of each service that other services call and the load does not.
     replicas: Field<List<Count<1, REPLICAS_MAX>>>,
-    /// Protocols of all services: `http` (HTTP/1.1), `tcp` (HTTP/1.1 that proxies pass as bytes), `http2`
+    /// Protocols of all services: `http` (HTTP/1.1), `tcp` (HTTP/1.1 that proxies forward as bytes), `http2`
     /// and `grpc`.
     protocol: Field<List<ServiceProtocol>>,
     /// Response bodies of all services, such as `64KiB`.

@@ -105,7 +105,7 @@ fn section(page: &mut Html, table: &HistoryTable<'_>) {
     for variant in &table.variants {
         page.tag("th scope=\"col\"", variant);
     }
-    let with_ratio = |name: &&&str| column(table, name) != **name;
+    let with_ratio = |name: &&&str| table.has_ratios(name);
     for variant in table.variants.iter().filter(with_ratio) {
         page.tag("th scope=\"col\"", &column(table, variant));
     }
@@ -131,96 +131,136 @@ fn section(page: &mut Html, table: &HistoryTable<'_>) {
     page.raw("</tbody>\n</table></div>\n</details>\n</section>\n");
 }
 
-/// The points of all series over their entries, with intervals and a ring where the level changes.
+/// Where entries and values are in a timeline.
+struct Frame {
+    low: f64,
+    high: f64,
+    /// Pixels between two entries, and between the points of two series in one entry.
+    step: f64,
+    aside: f64,
+    series: usize,
+}
+
+impl Frame {
+    /// The frame of these series over a number of entries; `None` without points.
+    fn new(all: &[&HistorySeries], entries: usize) -> Option<Self> {
+        let ends = |p: &HistoryPoint| [Some(p.log), p.low, p.high];
+        let logs = all.iter().flat_map(|s| &s.points).flat_map(ends).flatten();
+        let (low, high) = logs.fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+        if low > high {
+            return None;
+        }
+        let middle = f64::midpoint(low, high);
+        let half = ((high - low) / 2.0).max(SPAN_MIN / 2.0);
+        let step = (WIDTH - LEFT - RIGHT) / (entries.max(2) - 1) as f64;
+        Some(Self {
+            low: middle - half,
+            high: middle + half,
+            step,
+            aside: (step / (all.len() + 1) as f64).min(ASIDE),
+            series: all.len(),
+        })
+    }
+
+    fn y(&self, log: f64) -> f64 {
+        AROUND + (self.high - log) / (self.high - self.low) * (HEIGHT - 2.0 * AROUND)
+    }
+
+    fn x(&self, entry: usize, series: usize) -> f64 {
+        let from_middle = series as f64 - (self.series - 1) as f64 / 2.0;
+        LEFT + self.step * entry as f64 + self.aside * from_middle
+    }
+
+    fn radius(&self) -> f64 {
+        (self.step * 0.4).clamp(1.5, 4.0)
+    }
+}
+
+/// The points of the series over their entries, with intervals and a ring where the level changes.
 fn timeline(page: &mut Html, table: &HistoryTable<'_>) {
-    let all = &table.series;
-    let ends = |p: &HistoryPoint| [Some(p.log), p.low, p.high];
-    let logs = || all.iter().flat_map(|s| &s.points).flat_map(ends).flatten();
-    let (low, high) = logs().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
-    let Some(first) = all.first().filter(|_| low <= high) else {
+    let Some(first) = table.series.first() else {
         return;
     };
-    let middle = f64::midpoint(low, high);
-    let half = ((high - low) / 2.0).max(SPAN_MIN / 2.0);
-    let (low, high) = (middle - half, middle + half);
-    let y = |log: f64| AROUND + (high - log) / (high - low) * (HEIGHT - 2.0 * AROUND);
-    let entries = table.rows.len();
-    let step = (WIDTH - LEFT - RIGHT) / (entries.max(2) - 1) as f64;
-    let radius = (step * 0.4).clamp(1.5, 4.0);
-    let aside = (step / (all.len() + 1) as f64).min(ASIDE);
-    let x = |at: usize, series: usize| {
-        let places = (all.len() - 1) as f64 / 2.0;
-        LEFT + step * at as f64 + aside * (series as f64 - places)
+    // Values and ratios have no common axis.
+    let same_unit = table.series.iter().filter(|s| s.key.unit == first.key.unit);
+    let all: Vec<&HistorySeries> = same_unit.copied().collect();
+    let Some(frame) = Frame::new(&all, table.rows.len()) else {
+        return;
     };
     page.raw(&format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
         escape(&format!("{} by build", table.title))
     ));
-    for log in [low, middle, high] {
+    for log in [frame.low, f64::midpoint(frame.low, frame.high), frame.high] {
         page.raw(&format!(
             "<line x1=\"{0}\" x2=\"{WIDTH}\" y1=\"{1:.1}\" y2=\"{1:.1}\" stroke=\"var(--grid)\"/>\
              <text x=\"{2}\" y=\"{3:.1}\" text-anchor=\"end\" font-size=\"12\" fill=\"var(--quiet)\">{4}</text>\n",
             LEFT - 20.0,
-            y(log),
+            frame.y(log),
             LEFT - 26.0,
-            y(log) + 4.0,
+            frame.y(log) + 4.0,
             escape(&point_words(first, log))
         ));
     }
     for (number, series) in all.iter().enumerate() {
-        let place = |p: &HistoryPoint| table.rows.iter().position(|(e, _)| e.id == p.entry);
-        let points: Vec<(f64, &HistoryPoint)> = series
-            .points
-            .iter()
-            .filter_map(|p| Some((x(place(p)?, number), p)))
-            .collect();
         page.raw(&format!("<g class=\"mesh-{}\">\n", colour(number)));
-        let path = points
-            .iter()
-            .map(|(x, p)| format!("{x:.1},{:.1}", y(p.log)));
-        page.raw(&format!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--c)\" stroke-width=\"1.5\" opacity=\"0.4\"/>\n",
-            path.collect::<Vec<_>>().join(" ")
-        ));
-        for (x, point) in points {
-            if let Some((low, high)) = point.low.zip(point.high) {
-                page.raw(&format!(
-                    "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"var(--c)\" stroke-width=\"{:.1}\"/>\n",
-                    y(low),
-                    y(high),
-                    radius / 2.0
-                ));
-            }
-            page.raw(&format!(
-                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\" fill=\"var(--c)\"><title>{}</title></circle>\n",
-                y(point.log),
-                escape(&format!("{}: {}", point.build, point_words(series, point.log)))
-            ));
-            for change in series.changes.iter().filter(|c| c.entry == point.entry) {
-                mark(page, change, (x, y(point.log)), &series.key.variant);
-            }
-        }
+        points(page, table, &frame, number, series);
         page.raw("</g>\n");
     }
-    // As many builds as have room for their names.
-    let room = table
-        .rows
-        .iter()
-        .map(|(e, _)| e.build.len())
-        .max()
-        .unwrap_or(1) as f64
-        * 7.0
-        + 12.0;
-    let every = (room / step).ceil().max(1.0) as usize;
+    builds(page, table, &frame);
+    page.raw("</svg>\n");
+}
+
+fn points(
+    page: &mut Html,
+    table: &HistoryTable<'_>,
+    frame: &Frame,
+    number: usize,
+    series: &HistorySeries,
+) {
+    let place = |p: &HistoryPoint| table.rows.iter().position(|(e, _)| e.id == p.entry);
+    let placed = |p| Some((frame.x(place(p)?, number), p));
+    let points: Vec<(f64, &HistoryPoint)> = series.points.iter().filter_map(placed).collect();
+    let path = points.iter();
+    let path = path.map(|(x, p)| format!("{x:.1},{:.1}", frame.y(p.log)));
+    page.raw(&format!(
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--c)\" stroke-width=\"1.5\" opacity=\"0.4\"/>\n",
+        path.collect::<Vec<_>>().join(" ")
+    ));
+    let radius = frame.radius();
+    for (x, point) in points {
+        if let Some((low, high)) = point.low.zip(point.high) {
+            page.raw(&format!(
+                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"var(--c)\" stroke-width=\"{:.1}\"/>\n",
+                frame.y(low),
+                frame.y(high),
+                radius / 2.0
+            ));
+        }
+        page.raw(&format!(
+            "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\" fill=\"var(--c)\"><title>{}</title></circle>\n",
+            frame.y(point.log),
+            escape(&format!("{}: {}", point.build, point_words(series, point.log)))
+        ));
+        for change in series.changes.iter().filter(|c| c.entry == point.entry) {
+            mark(page, change, (x, frame.y(point.log)), &series.key.variant);
+        }
+    }
+}
+
+/// The names of as many builds as have room.
+fn builds(page: &mut Html, table: &HistoryTable<'_>, frame: &Frame) {
+    let longest = table.rows.iter().map(|(e, _)| e.build.len()).max();
+    let room = longest.unwrap_or(1) as f64 * 7.0 + 12.0;
+    let every = (room / frame.step).ceil().max(1.0) as usize;
     for (at, (entry, _)) in table.rows.iter().enumerate().step_by(every) {
         page.raw(&format!(
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"12\" fill=\"var(--quiet)\">{}</text>\n",
-            LEFT + step * at as f64,
+            LEFT + frame.step * at as f64,
             HEIGHT - 4.0,
             escape(&entry.build)
         ));
     }
-    page.raw("</svg>\n");
 }
 
 /// The number of a colour: the first is the baseline's.

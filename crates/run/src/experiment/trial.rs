@@ -123,8 +123,7 @@ impl TrialRun<'_> {
                 return Ok(());
             }
         };
-        let did_not_start = findings.failure.is_some() && load_sent == 0;
-        if findings.interrupted || did_not_start {
+        if findings.interrupted || findings.failure.is_some() {
             return Ok(());
         }
         prove_after(environment, deployment, load_sent, findings).await;

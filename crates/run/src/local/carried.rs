@@ -43,7 +43,7 @@ async fn grown(deployment: &LocalDeployment, before: &[Carried]) -> (Vec<Carried
     (grown, all_pass("no sidecar was restarted", alive))
 }
 
-/// Proves that the sidecars in the path passed the bytes of the calls `edges` to TCP services, since
+/// Proves that the sidecars in the path forwarded the bytes of the calls `edges` to TCP services, since
 /// `before`, and that no HTTP proxy was in the path.
 pub(super) async fn tcp_calls(
     deployment: &LocalDeployment,

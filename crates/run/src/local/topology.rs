@@ -65,7 +65,7 @@ pub(super) struct PodService {
 }
 
 impl PodService {
-    /// Whether proxies pass the bytes of its connections, and read no request.
+    /// Whether proxies forward the bytes of its connections and do not parse requests.
     pub(super) fn is_tcp(&self) -> bool {
         self.protocol == ServiceProtocol::Tcp
     }

@@ -84,7 +84,7 @@ async fn the_echo_is_forwarded_to_upstreams_with_their_authority() {
     assert!(emoji.tally().served.is_empty());
 }
 
-/// A proxy that passes bytes chooses a replica for each connection, so each echo must take a new one.
+/// A TCP proxy chooses a replica for each connection, so each echo must take a new one.
 #[tokio::test]
 async fn the_echo_of_a_tcp_service_closes_its_connection() {
     let shop = graph(json!([

@@ -23,8 +23,8 @@ use crate::kube::objects::names::TrialNames;
 pub(crate) struct GeneratorRuns {
     /// Number of the run, from 1; 0 before the first one.
     number: u32,
-    /// Jobs and agents of this run: what to delete when the next one begins.
-    pub(crate) jobs: Vec<String>,
+    /// The job and the pods of the agents: what to delete when the next run begins.
+    pub(crate) job: Option<String>,
     pub(crate) agents: Vec<String>,
 }
 

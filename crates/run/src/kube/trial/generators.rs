@@ -98,7 +98,7 @@ pub(crate) async fn start(
     spec: &LoadSpec,
 ) -> Result<Worker, EnvironmentError> {
     let previous = deployment.runs.next();
-    for job in &previous.jobs {
+    if let Some(job) = &previous.job {
         api.delete(JOB, Some(&deployment.names.load()), job).await?;
     }
     for agent in &previous.agents {
@@ -122,7 +122,7 @@ pub(crate) async fn start(
             let to_start = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
             let load = duration(spec, !proxy_config.is_empty());
             let until = Instant::now() + to_start + load + LAST_RECORDS_WITHIN;
-            deployment.runs.jobs.push(job);
+            deployment.runs.job = Some(job);
             let (stop, _) = tokio::sync::mpsc::channel(1);
             return Ok(Worker {
                 watched,
