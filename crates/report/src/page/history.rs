@@ -70,7 +70,7 @@ fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
     if changes.is_empty() {
         page.tag(
             "p",
-            &format!("{count} entries. No figure has changed by more than its margin."),
+            &format!("{count} entries. No change of a level was found."),
         );
         return;
     }
