@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use judged::judged;
 use tare_model::capacity::{CapacityLimit, CapacityStep};
 use tare_model::layout;
 use tare_model::load::Mode;
@@ -12,6 +13,8 @@ use tare_model::summary::{Cell, MeshComparison, Outcome, Summary};
 use tare_model::verdict::Grade;
 use tare_report::{load_run, render_page, render_table, summarise};
 
+#[path = "support/judged.rs"]
+mod judged;
 mod support;
 
 const PLAN: &str = "
@@ -199,6 +202,7 @@ fn the_capacity_of_a_service_with_exact_limits_is_found_with_and_without_a_mesh(
         .unwrap_or_else(|e| panic!("{e}: {errors}"))
         .trials;
     assert_eq!(trials.len(), 6, "{errors}");
+    judged(&out);
     for trial in &trials {
         let result = &trial.result;
         assert!(!result.proofs.is_empty(), "{result:#?}");

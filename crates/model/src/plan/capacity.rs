@@ -37,8 +37,8 @@ pub struct CapacitySearch {
     pub start_rps: f64,
     /// Width of the interval at which the search stops, as a share of its lower end.
     pub tolerance: f64,
-    /// Time for all steps of a trial, without the pauses between them and the start of generators on a cluster.
-    /// The search then ends with its best estimate.
+    /// Time for all steps of a trial with the pauses between them, but without the starts of generators on a
+    /// cluster. The search then ends with its best estimate.
     pub budget_ns: u64,
 }
 
@@ -79,8 +79,8 @@ pub(super) struct CapacityFile {
     pub(super) step: Field<Duration<1, TRIAL_WINDOW_NS_MAX>>,
     /// Width of the 95 % interval at which the search stops, relative to its lower end. Default: 5%.
     pub(super) tolerance: Field<Share>,
-    /// Time for the steps of a trial, up to 24h, without starts and pauses; the search then ends with its best
-    /// estimate. Default: 90s.
+    /// Time for the steps of a trial, up to 24h, without the starts of generators on a cluster; the search then
+    /// ends with its best estimate. Default: 90s.
     pub(super) budget: Field<Duration<1, TRIAL_WINDOW_NS_MAX>>,
 }
 

@@ -4,14 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_analysis::judge::{Evidence, judge};
-use tare_analysis::search::{Goal, Search, is_met};
-use tare_analysis::{disturbance, limit};
+use tare_analysis::limit;
+use tare_analysis::search::{self, Goal, Search, is_met};
 use tare_model::capacity::{Capacity, CapacityStep};
 use tare_model::load::search::SearchEnd;
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::TrialSpec;
-use tare_model::verdict::{Finding, Grade};
 use tokio::sync::watch;
 
 use super::error::RunError;
@@ -25,8 +24,6 @@ use crate::store::{StoreError, TrialWriter};
 /// without a response.
 const PAUSE: Duration = Duration::from_millis(300);
 const PAUSE_AFTER_LEFTOVERS: u32 = 4;
-/// Share of the steps that something outside the trial may disturb.
-const DISTURBED_STEPS_MAX: f64 = 0.25;
 
 /// The search of one trial.
 pub(super) struct CapacityTrial<'a> {
@@ -95,7 +92,6 @@ impl CapacityTrial<'_> {
                 ended = SearchEnd::Budget;
                 break;
             }
-            budget_ns = budget_ns.saturating_sub(takes_ns);
             let number = steps.len() as u32 + 1;
             self.observer.update(Update::Step { number, rate_rps });
             let mut records = Records {
@@ -156,6 +152,7 @@ impl CapacityTrial<'_> {
                 (_, false) => PAUSE,
                 (_, true) => PAUSE * PAUSE_AFTER_LEFTOVERS,
             };
+            budget_ns = budget_ns.saturating_sub(takes_ns + pause.as_nanos() as u64);
             tokio::select! {
                 biased;
                 () = stopped(self.stop) => { findings.interrupted = true; return Ok(sent); }
@@ -215,7 +212,8 @@ impl CapacityTrial<'_> {
             &self.spec.mesh,
             &self.plan.workload.graph,
         );
-        findings.verdict.extend(disturbed(&all));
+        let judged = all.iter().map(|s| &s.step);
+        findings.verdict.extend(search::disturbed(judged));
         let met = search.nearest(true);
         let count = steps.len() as u32;
         let Some(shown) = met.or(steps.len().checked_sub(1)) else {
@@ -245,16 +243,4 @@ impl CapacityTrial<'_> {
         });
         Ok(())
     }
-}
-
-/// A finding if something outside the trial disturbed too many steps.
-fn disturbed(steps: &[&CapacityStep]) -> Option<Finding> {
-    let found = steps.iter().filter_map(|s| disturbance(&s.step.verdict));
-    let found: Vec<&Finding> = found.collect();
-    let first = found.first()?;
-    let (count, all) = (found.len(), steps.len());
-    (count as f64 / all as f64 > DISTURBED_STEPS_MAX).then(|| {
-        let text = format!("{count} of {all} steps were disturbed: {}", first.found);
-        Finding::new(Grade::Invalid, first.reason, text)
-    })
 }

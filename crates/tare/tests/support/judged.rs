@@ -9,14 +9,15 @@
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
-use tare_analysis::disturbance;
 use tare_analysis::judge::{Evidence, judge};
+use tare_analysis::{disturbance, search};
 use tare_load::verdict::assess;
+use tare_model::capacity::CapacityStep;
 use tare_model::layout::{self, RunManifest};
 use tare_model::plan::EnvironmentKind;
 use tare_model::summary::{Summary, TrialRow, TrialStatus};
 use tare_model::trial::{Event, EventKind, TrialResult};
-use tare_model::verdict::{Cause, Finding, Grade, Reason};
+use tare_model::verdict::{Cause, Finding, Grade, Reason, Verdict};
 
 /// Reasons of invalid trials that only a busy host can cause, neither tare nor a mesh.
 const OF_THE_HOST: [Reason; 7] = [
@@ -79,6 +80,14 @@ fn assert_judged_by_its_records(dir: &Path, row: &TrialRow, manifest: &RunManife
         incomplete: &lost,
         debug_build: manifest.tare_build == "debug",
     });
+    let steps = std::fs::read_to_string(dir.join(layout::STEPS)).unwrap_or_default();
+    let steps = steps
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let steps: Vec<CapacityStep> = steps.collect();
+    assert_eq!(steps.is_empty(), result.capacity.is_none(), "{}", row.dir);
+    let disturbed = search::disturbed(steps.iter().map(|s| &s.step));
+    let expected = expected.and(Verdict::from_findings(disturbed.into_iter().collect()));
     assert_eq!(result.verdict, expected, "{}", row.dir);
     // On a cluster, the verdict combines the verdicts of several generators.
     let is_local = manifest.plan.environment == EnvironmentKind::Local;
