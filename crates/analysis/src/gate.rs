@@ -1,9 +1,11 @@
 //! A gate: the figures of its blocks, and what they decide.
 
 use tare_model::plan::{AGAIN, CANDIDATE, Gate, Plan, REFERENCE};
-use tare_model::summary::{GateOutcome, GateQuestion, GateResult, TrialStatus};
+use tare_model::summary::{GateOutcome, GateQuestion, GateResult, MemoryGrowth, TrialStatus};
+use tare_model::worker::Plane;
 use tare_stats::effect::Effect;
 use tare_stats::gate::{Decision, Question, Rule};
+use tare_stats::order::median;
 use tare_stats::{CONFIDENCE, HALF_BUCKET, power};
 
 use crate::compare::figures::{FIGURES, Figure};
@@ -11,8 +13,19 @@ use crate::compare::ratio::NS;
 use crate::trials::{StoredTrial, Trial, decode};
 use crate::{figures, slo};
 
-/// The figures of the primary questions.
-const PRIMARY: [&str; 4] = ["p50", "p99", "proxy_cpu", "memory"];
+/// Names of the first primary questions; the last one is [`MEMORY`].
+const PRIMARY: [&str; 3] = ["p50", "p99", "proxy_cpu"];
+/// Memory of the proxies at the end of the trial: it shows a leak twice as clearly as the mean does. Runs of older
+/// versions have the mean only.
+const MEMORY: Figure = Figure {
+    what: "memory",
+    unit: "bytes",
+    of: |t, _| {
+        let last = t.memory_ends(Plane::DataPlane).map(|(_, last)| last);
+        last.or(Some(t.plane(Plane::DataPlane)?.1))
+            .filter(|bytes| *bytes > 0.0)
+    },
+};
 /// Blocks in which the candidate failed and both runs of the reference did not: so many are a regression.
 const FAILED_BLOCKS: usize = 2;
 /// Share of failed requests of a failing candidate.
@@ -62,10 +75,9 @@ struct BlockFigures {
 
 impl Found<'_, '_> {
     fn result(&self, ended: bool) -> GateResult {
-        let figures: Vec<&Figure> = PRIMARY
-            .iter()
-            .filter_map(|what| FIGURES.iter().find(|f| f.what == *what))
-            .collect();
+        let first = PRIMARY.iter();
+        let first = first.filter_map(|what| FIGURES.iter().find(|f| f.what == *what));
+        let figures: Vec<&Figure> = first.chain([&MEMORY]).collect();
         let blocks: Vec<Vec<BlockFigures>> = figures.iter().map(|f| self.blocks(f)).collect();
         let grain = |figure: &Figure| match figure.unit {
             NS => 2.0 * HALF_BUCKET,
@@ -101,7 +113,26 @@ impl Found<'_, '_> {
             blocks,
             blocks_max: self.plan.repeats,
             looks: self.gate.looks.clone(),
+            memory_growth: self.memory_growth(),
         }
+    }
+
+    /// Median growth of the proxies' memory; `None` if it was not measured.
+    fn memory_growth(&self) -> Option<MemoryGrowth> {
+        let of = |meshes: &[&str]| {
+            let used = self.trials.iter().filter(|t| t.is_used());
+            let used = used.filter(|t| meshes.contains(&t.result.trial.mesh.name.as_str()));
+            let rate = |t: &Trial<'_>| {
+                let (first, last) = t.memory_ends(Plane::DataPlane)?;
+                Some((last - first) / (t.resources()?.window_ns as f64 / 1e9))
+            };
+            let rates: Vec<f64> = used.filter_map(rate).collect();
+            (!rates.is_empty()).then(|| median(&rates))
+        };
+        Some(MemoryGrowth {
+            candidate_bytes_per_s: of(&[CANDIDATE])?,
+            reference_bytes_per_s: of(&[REFERENCE, AGAIN])?,
+        })
     }
 
     fn decide(
@@ -316,7 +347,7 @@ pub fn name(what: &str) -> &str {
     match what {
         "p50" => "the median",
         "proxy_cpu" => "proxy CPU per request",
-        "memory" => "proxy memory",
+        "memory" => "final proxy memory",
         other => other,
     }
 }

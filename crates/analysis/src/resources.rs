@@ -249,6 +249,7 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
                 .filter(|(p, _)| p.plane == plane)
                 .collect();
             let sum = |f: fn(&ProcessUse) -> f64| mine.iter().map(|(p, _)| f(p)).sum::<f64>();
+            let memory = memory_sums(&mine);
             PlaneUse {
                 processes: mine.len() as u32,
                 cpu_cores: mine
@@ -260,7 +261,9 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
                 run_queue_delay_ns: mine.iter().map(|(p, _)| p.run_queue_delay_ns).sum(),
                 counters: HardwareCounts::sum(mine.iter().map(|(p, _)| p.counters)),
                 memory_mean_bytes: sum(|p| p.memory_mean_bytes),
-                memory_max_bytes: memory_max(&mine),
+                memory_max_bytes: memory.iter().copied().max().unwrap_or(0),
+                memory_first_bytes: memory.first().copied(),
+                memory_last_bytes: memory.last().copied(),
                 rss_mean_bytes: sum(|p| p.rss_mean_bytes),
             }
         });
@@ -268,18 +271,16 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
     planes
 }
 
-/// Largest sum over all processes at one sample. Samples without the memory of a process that still
-/// existed are omitted.
-fn memory_max(mine: &[(&ProcessUse, &Track)]) -> u64 {
+/// Memory of all processes together at each sample. Samples without the memory of a process that still existed are
+/// omitted.
+fn memory_sums(mine: &[(&ProcessUse, &Track)]) -> Vec<u64> {
     let samples = mine.first().map_or(0, |(_, t)| t.rss.len());
-    (0..samples)
-        .filter_map(|s| {
-            mine.iter()
-                .map(|(_, t)| t.rss[s].map_or(Some(0), |_| t.memory[s]))
-                .sum::<Option<u64>>()
-        })
-        .max()
-        .unwrap_or(0)
+    let sum = |s: usize| {
+        mine.iter()
+            .map(|(_, t)| t.rss[s].map_or(Some(0), |_| t.memory[s]))
+            .sum::<Option<u64>>()
+    };
+    (0..samples).filter_map(sum).collect()
 }
 
 fn sum_each(rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {

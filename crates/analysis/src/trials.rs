@@ -274,6 +274,12 @@ impl Trial<'_> {
         )
     }
 
+    /// Memory of a plane in bytes, at the first and the last sample; `None` if it was not sampled.
+    pub(crate) fn memory_ends(&self, plane: Plane) -> Option<(f64, f64)> {
+        let of = self.resources()?.planes.get(&plane)?;
+        Some((of.memory_first_bytes? as f64, of.memory_last_bytes? as f64))
+    }
+
     /// Hardware counters of these planes together; planes without processes add nothing. `None` if
     /// they are unknown of a process.
     pub(crate) fn counters(&self, planes: &[Plane]) -> Option<HardwareCounts> {

@@ -1,5 +1,6 @@
 //! A gate in sentences.
 
+use tare_analysis::figures;
 use tare_model::summary::{GateOutcome, GateResult};
 
 use crate::words;
@@ -30,5 +31,18 @@ pub(crate) fn reading(gate: &GateResult) -> String {
         gate.blocks,
         gate.blocks_max,
         looks.join(", ")
+    ) + &growth(gate)
+}
+
+/// How fast memory grows; empty if it was not measured.
+fn growth(gate: &GateResult) -> String {
+    let Some(growth) = gate.memory_growth else {
+        return String::new();
+    };
+    let words = |bytes_per_s: f64| figures::bytes(bytes_per_s * 60.0);
+    format!(
+        " During a trial, proxy memory grows by {} per minute (candidate) and {} per minute (reference).",
+        words(growth.candidate_bytes_per_s),
+        words(growth.reference_bytes_per_s)
     )
 }

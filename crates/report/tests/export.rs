@@ -13,11 +13,13 @@ use prost::Message;
 use serde_json::Value;
 use tare_analysis::figures;
 use tare_analysis::formats::{self, hlog};
+use tare_analysis::history::series;
 use tare_model::layout;
+use tare_model::plan::Margins;
 use tare_model::record::HardwareCounts;
 use tare_model::summary::Summary;
-use tare_report::export::{Export, Format, export, metrics, push};
-use tare_report::{LoadedRun, load_run, render_page, render_table, summarise};
+use tare_report::export::{Export, Format, export, history, metrics, push};
+use tare_report::{HistoryDir, LoadedRun, load_run, render_page, render_table, summarise};
 use tare_stats::Histogram;
 
 /// A small run with a suspect and an invalid trial, and with hardware counters.
@@ -256,6 +258,7 @@ fn check_openmetrics(text: &str) -> BTreeSet<String> {
     let (mut names, mut families) = (BTreeSet::new(), BTreeSet::new());
     let mut family = (String::new(), String::new());
     let mut bucket: Option<(String, f64, f64)> = None;
+    let (mut all, mut last) = (BTreeSet::new(), None);
     for line in body.lines() {
         if let Some(rest) = line.strip_prefix("# ") {
             let mut words = rest.splitn(3, ' ');
@@ -272,8 +275,17 @@ fn check_openmetrics(text: &str) -> BTreeSet<String> {
             assert_eq!(name, family.0);
             continue;
         }
-        let (series, value) = line.rsplit_once(' ').unwrap();
-        let value: f64 = value.parse().unwrap();
+        let end = line.rfind('}').map_or(line.find(' '), |at| Some(at + 1));
+        let (series, numbers) = line.split_at(end.unwrap());
+        let mut numbers = numbers.split_whitespace().map(|n| n.parse().unwrap());
+        let value: f64 = numbers.next().unwrap();
+        let at: Option<f64> = numbers.next();
+        // The samples of a series follow one another, in the order of their times.
+        match at.zip(last.take().filter(|(s, _)| *s == series)) {
+            Some((at, (_, before))) => assert!(at > before, "{line}"),
+            None => assert!(all.insert(series), "{series} twice"),
+        }
+        last = at.map(|at| (series, at));
         let name = series.split('{').next().unwrap();
         let suffix = name.strip_prefix(&family.0).unwrap();
         let allowed: &[&str] = match family.1.as_str() {
@@ -440,4 +452,34 @@ fn a_push_has_every_sample_of_the_export() {
         error.ends_with("responded with status 400: out of order"),
         "{error}"
     );
+}
+
+#[test]
+fn a_history_is_valid_openmetrics_and_its_dashboard_uses_only_exported_names() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let history = HistoryDir::read(&root.join("data/history/envoy-2026")).unwrap();
+    let all = series(&history.entries, &[], &Margins::default(), "2026-11-25");
+    let metrics = history::families(&history.entries, &all);
+    let text = formats::families::openmetrics(&metrics);
+    let names = check_openmetrics(&text);
+    let dashboard = include_str!("../../../docs/grafana/tare-history.json");
+    let words = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let asked: BTreeSet<_> = words
+        .filter(|w| w.starts_with("tare_history_"))
+        .map(str::to_owned)
+        .collect();
+    assert!(asked.len() >= 6, "{asked:?}");
+    let unknown: Vec<_> = asked.difference(&names).collect();
+    assert!(unknown.is_empty(), "not exported: {unknown:?}");
+    // The latest entry alone, without a time.
+    let latest = history::latest(&metrics);
+    let entries = history.entries.len();
+    for (all, latest) in metrics.iter().zip(&latest) {
+        assert!(latest.samples.iter().all(|s| s.at_s.is_none()));
+        let expected = match all.name.as_str() {
+            "tare_history_build" => 1,
+            _ => all.samples.len() / entries,
+        };
+        assert_eq!(latest.samples.len(), expected, "{}", all.name);
+    }
 }

@@ -37,6 +37,9 @@ pub struct Sample {
     pub labels: Vec<(&'static str, String)>,
     /// The number.
     pub value: f64,
+    /// When it was measured, in seconds since 1970; without it, the reader takes the time of reading. Only
+    /// OpenMetrics text has it.
+    pub at_s: Option<f64>,
 }
 
 impl Sample {
@@ -47,6 +50,7 @@ impl Sample {
             suffix: "",
             labels,
             value,
+            at_s: None,
         }
     }
 }
@@ -105,7 +109,7 @@ pub fn openmetrics(families: &[Family]) -> String {
             let _ = writeln!(out, "# UNIT {} {}", family.name, family.unit);
         }
         let _ = writeln!(out, "# HELP {} {}", family.name, family.help);
-        samples(&mut out, family);
+        samples(&mut out, family, |s| s.at_s);
     }
     out += "# EOF\n";
     out
@@ -124,12 +128,12 @@ pub fn prometheus(families: &[Family]) -> String {
         };
         let _ = writeln!(out, "# HELP {}{suffix} {}", family.name, family.help);
         let _ = writeln!(out, "# TYPE {}{suffix} {kind}", family.name);
-        samples(&mut out, family);
+        samples(&mut out, family, |_| None);
     }
     out
 }
 
-fn samples(out: &mut String, family: &Family) {
+fn samples(out: &mut String, family: &Family, at_s: fn(&Sample) -> Option<f64>) {
     for sample in &family.samples {
         out.push_str(&family.name);
         out.push_str(sample.suffix);
@@ -140,7 +144,10 @@ fn samples(out: &mut String, family: &Family) {
         if !sample.labels.is_empty() {
             out.push('}');
         }
-        let _ = writeln!(out, " {}", sample.value);
+        let _ = match at_s(sample) {
+            Some(at_s) => writeln!(out, " {} {at_s}", sample.value),
+            None => writeln!(out, " {}", sample.value),
+        };
     }
 }
 

@@ -22,8 +22,7 @@ type Labels = Vec<(&'static str, String)>;
 pub fn histogram_samples(h: &Histogram, labels: &Labels) -> Vec<Sample> {
     let sample = |suffix, extra: Option<(&'static str, String)>, value| Sample {
         suffix,
-        labels: labels.iter().cloned().chain(extra).collect(),
-        value,
+        ..Sample::new(labels.iter().cloned().chain(extra).collect(), value)
     };
     let mut samples: Vec<Sample> = EXPONENTS
         .map(|e| {
@@ -137,8 +136,7 @@ fn counters(result: &LoadResult) -> [Family; 4] {
     .map(|(name, help, label, counts)| {
         let samples = counts.into_iter().map(|(value, n)| Sample {
             suffix: "_total",
-            labels: vec![(label, value)],
-            value: n as f64,
+            ..Sample::new(vec![(label, value)], n as f64)
         });
         Family::new(name, Kind::Counter, "", help).with(samples)
     })

@@ -95,6 +95,8 @@ fn two_seconds_by_hand() {
     assert!(close(plane.cpu_cores, 0.75));
     assert!(close(plane.cpu_cores_max, 0.8), "0.2 + 0.6 and 0.6 + 0.1");
     assert_eq!(plane.memory_max_bytes, 82);
+    assert_eq!(plane.memory_first_bytes, Some(58));
+    assert_eq!(plane.memory_last_bytes, Some(82));
     assert!(close(plane.memory_mean_bytes, 70.0));
     assert!(close(r.machine.busy_cores, 0.8));
     assert!(close(r.machine.busy_cores_max, 1.0));

@@ -279,6 +279,12 @@ pub struct PlaneUse {
     pub memory_mean_bytes: f64,
     /// Largest sum at one instant, in bytes.
     pub memory_max_bytes: u64,
+    /// Sum at the first sample, in bytes; absent in runs of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_first_bytes: Option<u64>,
+    /// Sum at the last sample, in bytes; absent in runs of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_last_bytes: Option<u64>,
     /// Sum of the resident means, in bytes.
     pub rss_mean_bytes: f64,
 }

@@ -23,6 +23,19 @@ pub struct GateResult {
     pub blocks_max: u32,
     /// Numbers of blocks at which the gate is decided, beside those that confirm an alarm.
     pub looks: Vec<u32>,
+    /// How fast the proxies' memory grows; absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_growth: Option<MemoryGrowth>,
+}
+
+/// Growth of the proxies' memory during a trial: the median over the trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryGrowth {
+    /// Of the candidate, in bytes per second.
+    pub candidate_bytes_per_s: f64,
+    /// Of the reference, in bytes per second.
+    pub reference_bytes_per_s: f64,
 }
 
 /// How a gate ended.
@@ -53,7 +66,7 @@ impl GateOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateQuestion {
-    /// The figure: `p50`, `p99`, `proxy_cpu` or `memory`.
+    /// The figure: `p50`, `p99`, `proxy_cpu`, or `memory` (at the end of a trial).
     pub what: String,
     /// How much worse it may be, as a share.
     pub margin: f64,

@@ -26,7 +26,7 @@ pub use cell::{
     QuantileSpread, Saturation, SpectrumPoint,
 };
 pub use cost::{Cost, ProxyCpu};
-pub use gate::{GateOutcome, GateQuestion, GateResult};
+pub use gate::{GateOutcome, GateQuestion, GateResult, MemoryGrowth};
 pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{MethodFigure, MethodSummary};
 pub use overload::CellOverload;

@@ -9,7 +9,7 @@ use tare_model::verdict::Grade;
 use super::{ExportError, plane_name, pooled};
 use crate::store::LoadedRun;
 
-type Labels = Vec<(&'static str, String)>;
+pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// Name, unit and help of a family.
 type Name<'a> = (&'a str, &'static str, &'static str);
@@ -47,10 +47,10 @@ pub fn of(run: &LoadedRun, summary: &Summary) -> Result<Vec<Family>, ExportError
 
 /// Families in the order in which they were added.
 #[derive(Default)]
-struct Set(Vec<Family>);
+pub(super) struct Set(pub(super) Vec<Family>);
 
 impl Set {
-    fn family(&mut self, (name, unit, help): Name<'_>) -> &mut Family {
+    pub(super) fn family(&mut self, (name, unit, help): Name<'_>) -> &mut Family {
         let found = self.0.iter().position(|f| f.name == name);
         let index = found.unwrap_or_else(|| {
             self.0.push(Family::new(name, Kind::Gauge, unit, help));
@@ -106,8 +106,7 @@ fn about(set: &mut Set, summary: &Summary) {
     family.kind = Kind::Info;
     family.samples.push(Sample {
         suffix: "_info",
-        labels: described,
-        value: 1.0,
+        ..Sample::new(described, 1.0)
     });
     let started = (
         "tare_run_started_timestamp_seconds",

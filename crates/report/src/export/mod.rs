@@ -3,6 +3,7 @@
 
 mod csv;
 mod format;
+pub mod history;
 pub mod metrics;
 pub mod push;
 

@@ -183,7 +183,7 @@ fn normal(rng: &mut Rng) -> f64 {
 /// Cost of the proxies of a mesh, relative to plain Envoy sidecars.
 fn weight(mesh: &str) -> f64 {
     match mesh {
-        "envoy" => 1.0,
+        "envoy" | "reference" | "candidate" | "reference-again" => 1.0,
         "envoy/mtls" => 1.35,
         _ => 0.0,
     }

@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use serde_json::json;
 use tare_analysis::figures;
+use tare_analysis::formats::families::openmetrics;
 use tare_analysis::formats::rfc3339;
 use tare_analysis::history::series;
 use tare_model::history::HistorySeries;
 use tare_model::plan::Margins;
-use tare_report::{HistoryDir, render_badge, render_history, render_history_page};
+use tare_report::{HistoryDir, export, render_badge, render_history, render_history_page};
 
 use super::output::{Output, has_colours, json as to_json, print, say};
 
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     /// Directory of the history.
     #[arg(value_name = "DIR")]
     history: PathBuf,
-    /// Write index.html, badge.svg and history.json into this directory.
+    /// Write index.html, badge.svg, history.json and the files for Prometheus into this directory.
     #[arg(long, value_name = "DIR")]
     site: Option<PathBuf>,
     /// Format of the history on standard output.
@@ -48,10 +49,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         std::fs::create_dir_all(site)
             .with_context(|| format!("cannot create {}", site.display()))?;
         let page = render_history_page(&history.entries, &series, &history.notes);
+        let metrics = export::history::families(&history.entries, &series);
+        let latest = export::history::latest(&metrics);
         let files = [
             ("index.html", page),
             ("badge.svg", render_badge(&series)),
             ("history.json", to_json(&document)?),
+            ("history.openmetrics.txt", openmetrics(&metrics)),
+            ("metrics.txt", openmetrics(&latest)),
         ];
         for (name, text) in files {
             let path = site.join(name);

@@ -1,0 +1,75 @@
+//! Gates over synthetic trials whose difference is known.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use support::analysed;
+use tare_analysis::gate::set_looks;
+use tare_model::plan::{self, CANDIDATE, EnvironmentKind, GateMeshes, Plan};
+use tare_model::summary::{GateOutcome, GateResult};
+use tare_model::worker::Plane;
+use tare_report::render_table;
+
+/// Only memory can be worse by more than its margin.
+const PLAN: &str = "load: {rate: 100, duration: 8s, warmup: 0s}\nmargins: {p50: 100%, p99: 100%, cpu: 100%}\nseed: 1";
+
+fn gate() -> Plan {
+    let sets = ["meshes=bare,envoy", "baseline=bare"].map(str::to_owned);
+    let mut plan = plan::resolve("gate.yaml", PLAN, &sets, &|_| Err(String::new())).unwrap();
+    plan.environment = EnvironmentKind::Fake;
+    let candidate = plan.meshes[1].clone();
+    let written = GateMeshes {
+        reference: "envoy",
+        candidate: "envoy",
+    };
+    let mut plan = plan::gate(&plan, candidate, written, 16 * 40_000_000_000).unwrap();
+    set_looks(&mut plan).unwrap();
+    plan
+}
+
+/// The result if the proxies of the candidate have `end` times their mean memory at the end of each trial, and
+/// those of the reference 1.01 times.
+fn with_memory_at_end(end: f64) -> (GateResult, String) {
+    let summary = analysed(&gate(), |result| {
+        let is_candidate = result.trial.mesh.name == CANDIDATE;
+        let planes = &mut result.resources.as_mut().unwrap().planes;
+        let Some(proxies) = planes.get_mut(&Plane::DataPlane) else {
+            return;
+        };
+        let end = if is_candidate { end } else { 1.01 };
+        let mean = 100e6 * (1.0 + 0.001 * f64::from(result.trial.index % 7));
+        proxies.memory_mean_bytes = mean;
+        proxies.memory_first_bytes = Some((mean * (2.0 - end)) as u64);
+        proxies.memory_last_bytes = Some((mean * end) as u64);
+    });
+    (summary.gate.clone().unwrap(), render_table(&summary, false))
+}
+
+#[test]
+fn a_leak_is_found_by_the_memory_at_the_end_of_the_trials() {
+    let (found, table) = with_memory_at_end(1.12);
+    assert_eq!(found.outcome, Some(GateOutcome::Regressed), "{found:#?}");
+    assert!(
+        found.reason.starts_with("final proxy memory is x1.1"),
+        "{}",
+        found.reason
+    );
+    let ratio = found.questions[3].ratio;
+    assert!((ratio - 1.12 / 1.01).abs() < 0.003, "{ratio}");
+    // 24 % of 100 MB in 8 s, and 2 %.
+    let growth = found.memory_growth.unwrap();
+    assert!((growth.candidate_bytes_per_s / 3.0e6 - 1.0).abs() < 0.01);
+    assert!((growth.reference_bytes_per_s / 0.25e6 - 1.0).abs() < 0.01);
+    let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("172 MiB per minute (candidate) and 14.3 MiB per minute (reference)"),
+        "{table}"
+    );
+}
+
+#[test]
+fn equal_memory_passes() {
+    let (found, _) = with_memory_at_end(1.01);
+    assert_eq!(found.outcome, Some(GateOutcome::Pass), "{found:#?}");
+}
