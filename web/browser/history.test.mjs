@@ -162,6 +162,14 @@ test("a served page reloads after a change, and keeps its selection", async () =
   }
 });
 
+test("every control has a name", async () => {
+  await on({ hash: "#build=hostile-entry" }, async (page) => {
+    const nameless = await page.$$eval("button, input, select, a", (all) =>
+      all.filter((e) => !(e.textContent.trim() || e.labels?.[0]?.textContent.trim())).map((e) => e.outerHTML));
+    assert.deepEqual(nameless, []);
+  });
+});
+
 test("the page fits every screen width", async () => {
   for (const [width, colorScheme] of [[320, "light"], [375, "dark"], [768, "light"], [1600, "dark"]]) {
     for (const hash of ["", "#build=patrol-1.36.4-2026-11-25T07-42-34&build=patrol-1.40.0-2026-11-25T08-49-24"]) {

@@ -78,7 +78,7 @@ fn document(
         section(&mut page, &Group::new(group, &numbers), number);
     }
     page.raw(
-        "</main>\n<aside class=\"selection\" aria-label=\"Selected builds\" hidden></aside>\n",
+        "</main>\n<aside class=\"selection\" aria-label=\"Selected builds\" aria-live=\"polite\" hidden></aside>\n",
     )
     .data("history", &HistoryData::new(entries))
     .raw("<script>")
