@@ -115,6 +115,11 @@ test("builds are selected with the keyboard, on the timeline and in the list of 
     assert.equal(await title(), "1.37.0");
     await page.getByRole("link", { name: "0.8.0-pre20180404-09-15" }).click();
     assert.equal(await title(), "0.8.0-pre20180404-09-15");
+    const selected = page.locator("tr[aria-selected]:visible");
+    const covered = async () => (await selected.last().boundingBox()).y > (await page.locator(".selection").boundingBox()).y;
+    assert.ok(!(await covered()));
+    await page.locator("tr[data-e]:visible").last().click();
+    assert.ok(!(await covered()), "the panel covers the selected row");
   });
 });
 

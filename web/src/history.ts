@@ -68,7 +68,7 @@ function start(data: HistoryData): void {
   addEventListener("hashchange", () => {
     state.selected = readState().selected;
     show();
-    document.querySelector("tr[aria-selected]")?.scrollIntoView({ block: "center" });
+    visible([...document.querySelectorAll<HTMLElement>("tr[aria-selected]")])[0]?.scrollIntoView({ block: "center" });
   });
   document.addEventListener("change", () => {
     const tabs = [...document.querySelectorAll<HTMLInputElement>(".tabs > input:checked")];
@@ -78,7 +78,10 @@ function start(data: HistoryData): void {
   });
   document.addEventListener("click", (event) => {
     const number = numberAt(event);
-    if (number !== null) toggle(number);
+    if (number === null) return;
+    toggle(number);
+    // The panel must not cover the row.
+    if (event.target instanceof Element) event.target.closest("tr")?.scrollIntoView({ block: "nearest" });
   });
   document.addEventListener("keydown", (event) => {
     const row = event.target instanceof Element ? event.target.closest<HTMLTableRowElement>("tr[data-e]") : null;
@@ -123,15 +126,18 @@ function numberAt(event: MouseEvent): number | null {
   return nearest.number;
 }
 
+function visible<T extends HTMLElement>(rows: T[]): T[] {
+  return rows.filter((row) => row.offsetParent !== null);
+}
+
 /** Moves the focus from a row to another one. Returns whether the key does that. */
 function move(from: HTMLTableRowElement, key: string): boolean {
-  const rows = [...(from.closest("table")?.querySelectorAll<HTMLTableRowElement>("tr[data-e]") ?? [])];
-  const visible = rows.filter((row) => row.offsetParent !== null);
-  const at = visible.indexOf(from);
-  const steps: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: visible.length - 1 };
+  const rows = visible([...(from.closest("table")?.querySelectorAll<HTMLTableRowElement>("tr[data-e]") ?? [])]);
+  const at = rows.indexOf(from);
+  const steps: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 };
   const step = steps[key];
   if (step === undefined) return false;
-  const to = visible[step];
+  const to = rows[step];
   if (to) {
     from.tabIndex = -1;
     to.tabIndex = 0;
