@@ -112,10 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let dir = args
             .runs
             .join(format!("{}-{build}{number}", source.plan.name));
-        runs.push(match &args.run_url {
-            Some(url) => url.replace(RUN, &dir.file_name().unwrap_or_default().to_string_lossy()),
-            None => dir.display().to_string(),
-        });
+        runs.push(run_name(args.run_url.as_deref(), &dir));
         match weigh(args, source, &dir, &runtime, &stop)? {
             Ok(summary) => summaries.push(summary),
             Err(code) => {
@@ -253,6 +250,12 @@ fn build(text: &str) -> Result<String, String> {
     }
 }
 
+/// What an entry stores of a run: the address of its report, or the path of its directory.
+fn run_name(url: Option<&str>, dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    url.map_or_else(|| dir.display().to_string(), |url| url.replace(RUN, &name))
+}
+
 fn address(text: &str) -> Result<String, String> {
     let is_address = ["https://", "http://"]
         .iter()
@@ -292,4 +295,20 @@ fn host_key(fingerprint: &Fingerprint) -> String {
         .to_string(),
     );
     digest.hex()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_stores_the_addresses_of_reports_or_the_paths_of_runs() {
+        let dir = Path::new("runs/patrol/patrol-1.40.0");
+        let url = "https://ci.example/{run}/report.html";
+        assert_eq!(
+            run_name(Some(url), dir),
+            "https://ci.example/patrol-1.40.0/report.html"
+        );
+        assert_eq!(run_name(None, dir), "runs/patrol/patrol-1.40.0");
+    }
 }
