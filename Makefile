@@ -45,10 +45,10 @@ web/node_modules/typescript/package.json: web/package-lock.json
 	cd web && npm ci --ignore-scripts --no-audit --no-fund
 	touch $@
 
-web: web/node_modules/typescript/package.json ## Bundle the front end of the report page into web/dist (needs Node.js 20 or later)
+web: web/node_modules/typescript/package.json ## Bundle the front end of the pages into web/dist (needs Node.js 20 or later)
 	cd web && npm run --silent build
 
-web-test: web/node_modules/typescript/package.json ## Check and test the front end of the report page
+web-test: web/node_modules/typescript/package.json ## Check and test the front end of the pages
 	$(CARGO) test --workspace --locked --quiet --test web_types # writes the types; all features, as `make unit`
 	cd web && npm run --silent check && npm test --silent
 
@@ -56,7 +56,7 @@ REPORTS := $(CURDIR)/target/browser-test
 BROWSER := $(or $(CHROMIUM),$(shell for b in chromium chromium-browser google-chrome; do command -v $$b && break; done))
 
 .PHONY: web-browser-test web-browser-test-if-there
-web-browser-test: web/node_modules/typescript/package.json ## Test the report page in a real Chromium (CHROMIUM names its binary)
+web-browser-test: web/node_modules/typescript/package.json ## Test the pages in a real Chromium (CHROMIUM names its binary)
 	@test -n "$(BROWSER)" || { echo "web-browser-test: found no Chromium; install it (apt-get install chromium) or set CHROMIUM" >&2; exit 1; }
 	rm -rf $(REPORTS)
 	# With the features of the whole workspace, as the Rust tests: nothing is built twice.
@@ -66,6 +66,9 @@ web-browser-test: web/node_modules/typescript/package.json ## Test the report pa
 	done
 	cp -r $(REPORTS)/quick $(REPORTS)/quick-without-5-16
 	target/debug/tare report $(REPORTS)/quick-without-5-16 --exclude 5,16 >/dev/null
+	mkdir -p $(REPORTS)/entries
+	cp data/history/*/entries/*.json web/browser/hostile-entry.json $(REPORTS)/entries
+	target/debug/tare history $(REPORTS) --site $(REPORTS)/history >/dev/null
 	cd web && CHROMIUM="$(BROWSER)" REPORTS=$(REPORTS) node --test browser/*.test.mjs
 
 web-browser-test-if-there:

@@ -1,5 +1,5 @@
-// Bundles the page's script and style into the directory given: page.js, page.css and
-// page.js.integrity for the content security policy.
+// Bundles the scripts and styles of the pages into the directory given: page.js, page.css, and
+// page.js.integrity for the content security policy; the same for history.
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -15,7 +15,7 @@ if (!out) {
 
 await build({
   absWorkingDir: web,
-  entryPoints: { page: "src/main.ts" },
+  entryPoints: { page: "src/main.ts", history: "src/history.ts" },
   outdir: out,
   bundle: true,
   minify: true,
@@ -27,19 +27,21 @@ await build({
 });
 await build({
   absWorkingDir: web,
-  entryPoints: { page: "src/page.css" },
+  entryPoints: { page: "src/page.css", history: "src/history.css" },
   outdir: out,
   bundle: true,
   minify: true,
   logLevel: "warning",
 });
 
-// The script must not contain the end of its own element.
-const path = join(out, "page.js");
-const script = (await readFile(path, "utf8"))
-  .replaceAll("</script", "<\\/script")
-  .replaceAll("<!--", "<\\!--")
-  .trim();
-await writeFile(path, script);
-const hash = createHash("sha256").update(script, "utf8").digest("base64");
-await writeFile(join(out, "page.js.integrity"), `sha256-${hash}`);
+// A script must not contain the end of its own element.
+for (const name of ["page", "history"]) {
+  const path = join(out, `${name}.js`);
+  const script = (await readFile(path, "utf8"))
+    .replaceAll("</script", "<\\/script")
+    .replaceAll("<!--", "<\\!--")
+    .trim();
+  await writeFile(path, script);
+  const hash = createHash("sha256").update(script, "utf8").digest("base64");
+  await writeFile(`${path}.integrity`, `sha256-${hash}`);
+}

@@ -19,7 +19,10 @@ mod words;
 
 pub use derived::{WriteError, summarise, write_clusters, write_derived};
 pub use history::{HistoryDir, HistoryError, render_badge};
-pub use page::{Details, render_history_page, render_live, render_page, render_report};
+pub use page::{
+    Details, HistoryData, render_history_page, render_live, render_live_history_page, render_page,
+    render_report,
+};
 pub use store::{LoadedRun, StoreError, load_run};
 pub use terminal::{
     render_clusters, render_comparison, render_comparison_markdown, render_detectable,

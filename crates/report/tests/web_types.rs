@@ -1,6 +1,6 @@
-//! Writes the TypeScript types of the front end, from the JSON Schemas of [`Summary`] and
-//! [`tare_report::Details`]: `web/src/summary.ts` and `web/src/details.ts`, which are not under
-//! version control. `make web-test` checks the front end against them.
+//! Writes the TypeScript types of the front end, from the JSON Schemas of [`Summary`],
+//! [`tare_report::Details`] and [`tare_report::HistoryData`]: `web/src/summary.ts`, `details.ts` and
+//! `history_data.ts`, which are not under version control. `make web-test` checks the front end against them.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -21,6 +21,11 @@ fn the_front_end_has_types_for_all_that_the_page_contains() {
             "details.ts",
             "Details",
             schemars::schema_for!(tare_report::Details),
+        ),
+        (
+            "history_data.ts",
+            "HistoryData",
+            schemars::schema_for!(tare_report::HistoryData<'static>),
         ),
     ] {
         let types = generate(name, &schema.to_value());

@@ -218,11 +218,19 @@ fn a_patrol_is_about_one_build() {
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(errors.contains(found), "{errors}");
     }
-    let output = patrol(dir.path())
-        .args(["--build", "a/b"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    for wrong in [
+        ["--build", "a/b"],
+        ["--run-url", "ftp://ci.example/{run}"],
+        ["--run-url", "https://ci.example/ {run}"],
+    ] {
+        let output = patrol(dir.path()).args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+    let two_runs = ["patrol", "--run-url", "https://ci.example/report.html"];
+    let output = patrol(dir.path()).args(two_runs).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("found no {run} in --run-url"), "{errors}");
     assert!(!dir.path().join("runs").exists() && !dir.path().join("history").exists());
 }
 
@@ -283,7 +291,9 @@ fn the_page_of_a_thousand_entries_has_all_of_them() {
     let page = render_history_page(&entries, &all, &["a <note>".to_owned()]);
     assert_eq!(page.matches("fill=\"var(--c)\"><title>").count(), 1_000);
     assert_eq!(page.matches("<th scope=\"row\">").count(), 1_000);
-    assert!(page.contains("a &lt;note&gt;") && !page.contains("<script"));
+    assert!(page.contains("a &lt;note&gt;") && page.contains("all 1,000 builds"));
+    let (_, earlier) = page.split_once("<tbody class=\"earlier\">").unwrap();
+    assert_eq!(earlier.matches("<th scope=\"row\">").count(), 950);
 }
 
 fn patrol(dir: &Path) -> Command {
@@ -310,6 +320,7 @@ reruns: 0
 fn named(dir: &Path) -> Command {
     let mut command = patrol(dir);
     command.args(["--build", "build-1"]);
+    command.args(["--run-url", "https://ci.example/{run}/report.html"]);
     command
 }
 
@@ -365,6 +376,7 @@ fn a_killed_patrol_continues_and_adds_one_entry() {
         (entry.build.as_str(), entry.anchor.as_str()),
         ("build-1", "bare")
     );
+    assert_eq!(entry.runs, ["https://ci.example/short-build-1/report.html"]);
     let envoy = entry.variants.iter().find(|v| v.name == "envoy").unwrap();
     let p50 = envoy.figures.iter().find(|f| f.what == "p50").unwrap();
     assert!(p50.log_ratio.is_some_and(|log| log > 0.0), "{p50:?}");

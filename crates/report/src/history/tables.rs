@@ -7,20 +7,56 @@ use tare_model::history::{
     HistoryChange, HistoryEntry, HistoryFigure, HistorySeries, is_throughput,
 };
 
-/// The figures in the order of the tables, with their titles.
-const FIGURES: [(&str, &str); 6] = [
-    ("capacity", "Maximum throughput, by objective"),
-    ("throughput", "Maximum throughput, closed loop"),
-    ("p50", "Median latency"),
-    ("p99", "99th percentile of latency"),
-    ("cpu", "CPU time per request, applications and proxies"),
-    ("memory", "Memory of the proxies"),
+/// A kind of figure.
+pub(crate) struct FigureKind {
+    /// `HistoryFigure::what`.
+    pub(crate) what: &'static str,
+    /// Its name in a list.
+    pub(crate) short: &'static str,
+    title: &'static str,
+}
+
+/// The figures in the order of the tables.
+pub(crate) const FIGURES: [FigureKind; 6] = [
+    kind("capacity", "capacity", "Maximum throughput, by objective"),
+    kind(
+        "throughput",
+        "throughput",
+        "Maximum throughput, closed loop",
+    ),
+    kind("p50", "p50", "Median latency"),
+    kind("p99", "p99", "99th percentile of latency"),
+    kind(
+        "cpu",
+        "CPU",
+        "CPU time per request, applications and proxies",
+    ),
+    kind("memory", "memory", "Memory of the proxies"),
 ];
+
+const fn kind(what: &'static str, short: &'static str, title: &'static str) -> FigureKind {
+    FigureKind { what, short, title }
+}
+
+/// The entries of one plan on one host, by time, with their tables.
+pub(crate) struct HistoryGroup<'a> {
+    pub(crate) entries: Vec<&'a HistoryEntry>,
+    /// Those with a maximum throughput first.
+    pub(crate) tables: Vec<HistoryTable<'a>>,
+}
+
+impl HistoryGroup<'_> {
+    /// The plan and the host.
+    pub(crate) fn heading(&self) -> String {
+        let first = self.entries[0];
+        format!("Plan {} on {}", first.plan, first.host)
+    }
+}
 
 /// One table: a figure under a load, of one plan on one host.
 pub(crate) struct HistoryTable<'a> {
-    /// The plan and the host.
-    pub(crate) heading: String,
+    /// The figure in a list, such as `p50`; with the load if the group has several loads with this figure.
+    pub(crate) name: String,
     /// The figure and the load.
     pub(crate) title: String,
     /// The variants that have the figure, the anchor first.
@@ -60,30 +96,41 @@ pub(crate) fn change_words(variant: &str, change: &HistoryChange) -> String {
     format!("{variant} x{ratio} ({kind}{note})")
 }
 
-/// The tables of a history: those with a maximum throughput first.
-pub(crate) fn tables<'a>(
+/// The tables of a history, by plan and host. The group of the latest entry is the last.
+pub(crate) fn groups<'a>(
     entries: &'a [HistoryEntry],
     series: &'a [HistorySeries],
-) -> Vec<HistoryTable<'a>> {
+) -> Vec<HistoryGroup<'a>> {
     let mut groups: BTreeMap<(&str, &str), Vec<&HistoryEntry>> = BTreeMap::new();
     for entry in entries {
         let key = (entry.plan_key.as_str(), entry.host_key.as_str());
         groups.entry(key).or_default().push(entry);
     }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_by_key(|entries| entries.last().map(|e| (e.at_unix_ns, &e.id)));
+    let group = |entries: Vec<&'a HistoryEntry>| HistoryGroup {
+        tables: tables(&entries, series),
+        entries,
+    };
+    groups.into_iter().map(group).collect()
+}
+
+fn tables<'a>(entries: &[&'a HistoryEntry], series: &'a [HistorySeries]) -> Vec<HistoryTable<'a>> {
     let mut tables = Vec::new();
-    for entries in groups.into_values() {
-        let first = entries[0];
-        for (what, title) in FIGURES {
-            let mut loads: Vec<&str> = Vec::new();
-            let all = entries.iter().flat_map(|e| &e.variants);
-            for figure in all.flat_map(|v| &v.figures).filter(|f| f.what == what) {
-                if !loads.contains(&figure.load.as_str()) {
-                    loads.push(&figure.load);
-                }
+    for kind in &FIGURES {
+        let mut loads: Vec<&str> = Vec::new();
+        let all = entries.iter().flat_map(|e| &e.variants);
+        for figure in all.flat_map(|v| &v.figures).filter(|f| f.what == kind.what) {
+            if !loads.contains(&figure.load.as_str()) {
+                loads.push(&figure.load);
             }
-            for load in loads {
-                tables.push(table(&entries, series, first, (what, title, load)));
-            }
+        }
+        for load in &loads {
+            let name = match loads.len() {
+                1 => kind.short.to_owned(),
+                _ => format!("{} at {load}", kind.short),
+            };
+            tables.push(table(entries, series, name, (kind, load)));
         }
     }
     tables
@@ -92,10 +139,11 @@ pub(crate) fn tables<'a>(
 fn table<'a>(
     entries: &[&'a HistoryEntry],
     series: &'a [HistorySeries],
-    first: &'a HistoryEntry,
-    (what, title, load): (&str, &str, &str),
+    name: String,
+    (kind, load): (&FigureKind, &str),
 ) -> HistoryTable<'a> {
-    let is = |f: &&HistoryFigure| f.what == what && f.load == load;
+    let first = entries[0];
+    let is = |f: &&HistoryFigure| f.what == kind.what && f.load == load;
     let mut variants: Vec<&str> = Vec::new();
     for variant in entries.iter().flat_map(|e| &e.variants) {
         let known = variants.contains(&variant.name.as_str());
@@ -112,13 +160,13 @@ fn table<'a>(
         (*entry, variants.iter().map(figure).collect())
     };
     HistoryTable {
-        heading: format!("Plan {} on {}", first.plan, first.host),
-        title: format!("{title} at {load}"),
+        name,
+        title: format!("{} at {load}", kind.title),
         anchor: &first.anchor,
         rows: entries.iter().map(row).collect(),
         series: series
             .iter()
-            .filter(|s| s.key.what == what && s.key.load == load)
+            .filter(|s| s.key.what == kind.what && s.key.load == load)
             .filter(|s| s.key.plan == first.plan_key && s.key.host == first.host_key)
             .collect(),
         variants,

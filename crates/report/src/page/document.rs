@@ -45,7 +45,7 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     let connect = if live { "connect-src 'self'; " } else { "" };
     let scripts = format!("{connect}script-src '{}'", SCRIPT_HASH.trim());
     let title = format!("{}: cost of a service mesh", summary.plan);
-    head(&mut page, &title, &scripts);
+    head(&mut page, &title, &scripts, "");
     page.raw("<body>\n");
     header::header(&mut page, summary);
     page.raw("<main>\n");
@@ -81,8 +81,8 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
 }
 
 /// Appends the head of a page that loads nothing from outside. `scripts` are the rules of its content security
-/// policy for scripts and connections; without them, it has none.
-pub(super) fn head(page: &mut Html, title: &str, scripts: &str) {
+/// policy for scripts and connections. `style` follows the style of all pages.
+pub(super) fn head(page: &mut Html, title: &str, scripts: &str, style: &str) {
     page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")
         .raw("style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; ")
@@ -91,5 +91,8 @@ pub(super) fn head(page: &mut Html, title: &str, scripts: &str) {
     page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     page.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
     page.tag("title", title).raw("\n");
-    page.raw("<style>").raw(STYLE).raw("</style>\n</head>\n");
+    page.raw("<style>")
+        .raw(STYLE)
+        .raw(style)
+        .raw("</style>\n</head>\n");
 }

@@ -27,4 +27,4 @@ mod trials;
 
 pub use details::Details;
 pub use document::{render_live, render_page, render_report};
-pub use history::render_history_page;
+pub use history::{HistoryData, render_history_page, render_live_history_page};

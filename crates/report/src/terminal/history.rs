@@ -3,21 +3,19 @@
 use tare_model::history::{HistoryEntry, HistorySeries};
 
 use super::output::{BOLD, DIM, Output, YELLOW};
-use crate::history::tables::{HistoryTable, share_words, tables, value_words};
+use crate::history::tables::{HistoryTable, groups, share_words, value_words};
 
 /// Returns the tables of a history as text: the anchor's values, and the ratios of the others to them.
 #[must_use]
 pub fn render_history(entries: &[HistoryEntry], series: &[HistorySeries], colour: bool) -> String {
     let mut out = Output::new(colour);
-    let mut heading = String::new();
-    for table in tables(entries, series) {
-        if table.heading != heading {
-            out.wrapped(BOLD, &table.heading, "", "  ");
-            out.line("");
-            heading.clone_from(&table.heading);
-        }
-        rows(&mut out, &table);
+    for group in groups(entries, series) {
+        out.wrapped(BOLD, &group.heading(), "", "  ");
         out.line("");
+        for table in &group.tables {
+            rows(&mut out, table);
+            out.line("");
+        }
     }
     out.text
 }

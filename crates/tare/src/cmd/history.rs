@@ -1,5 +1,7 @@
 //! `tare history`.
 
+mod serve;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +14,9 @@ use tare_analysis::formats::rfc3339;
 use tare_analysis::history::series;
 use tare_model::history::HistorySeries;
 use tare_model::plan::Margins;
-use tare_report::{HistoryDir, export, render_badge, render_history, render_history_page};
+use tare_report::{
+    HistoryDir, HistoryError, export, render_badge, render_history, render_history_page,
+};
 
 use super::output::{Output, has_colours, json as to_json, print, say};
 
@@ -25,6 +29,7 @@ use super::output::{Output, has_colours, json as to_json, print, say};
 #[command(after_help = "Examples:
   tare history history
   tare history history --site public      a page, a badge and the data, for any web server
+  tare history history --serve            the page on this machine; it follows the directory
   tare history history --output json
 
 annotations.yaml in the directory of the history explains changes:
@@ -37,13 +42,22 @@ pub(crate) struct Args {
     /// Write index.html, badge.svg, history.json and the files for Prometheus into this directory.
     #[arg(long, value_name = "DIR")]
     site: Option<PathBuf>,
+    /// Serve the page on 127.0.0.1 until Ctrl-C [default port: any free one]. The page reloads when the history
+    /// changes.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
+        value_parser = serve::port, conflicts_with_all = ["site", "output"])]
+    serve: Option<u16>,
     /// Format of the history on standard output.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (history, series) = read(&args.history)?;
+    if let Some(port) = args.serve {
+        serve::run(&args.history, port)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (history, series) = read_and_report(&args.history)?;
     let document = json!({ "entries": history.entries, "series": series });
     if let Some(site) = &args.site {
         std::fs::create_dir_all(site)
@@ -74,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Prints the changes that begin at an entry.
 pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
-    let (_, series) = read(dir)?;
+    let (_, series) = read_and_report(dir)?;
     let here = |s: &HistorySeries| {
         let changes = s.changes.iter().filter(|c| c.entry == id);
         changes
@@ -103,11 +117,17 @@ pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read(dir: &Path) -> anyhow::Result<(HistoryDir, Vec<HistorySeries>)> {
-    let history = HistoryDir::read(dir)?;
-    for note in &history.notes {
+/// Reads a history, and prints the files that are skipped.
+fn read_and_report(dir: &Path) -> anyhow::Result<(HistoryDir, Vec<HistorySeries>)> {
+    let read = read(dir)?;
+    for note in &read.0.notes {
         say(format_args!("{note}"));
     }
+    Ok(read)
+}
+
+fn read(dir: &Path) -> Result<(HistoryDir, Vec<HistorySeries>), HistoryError> {
+    let history = HistoryDir::read(dir)?;
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -33,6 +33,7 @@ use super::run::{Conditions, Stop, begin, conduct, stop_on_signal};
   tare patrol --history history                           the built-in plan `patrol`
   tare patrol --history history --set 'meshes=bare,envoy@1.39.3,envoy/mtls@1.39.3'
   tare patrol capacity patrol --history history --build \"$GITHUB_SHA\"
+  tare patrol --history history --run-url 'https://ci.example/reports/{run}/report.html'
   tare history history
 
 Exit codes: 0 success, 2 invalid usage or a missing requirement, 3 a mesh has no valid trial, and no entry is added,
@@ -53,6 +54,10 @@ pub(crate) struct Args {
     /// Directory for the runs.
     #[arg(long, value_name = "DIR", default_value = "runs/patrol")]
     runs: PathBuf,
+    /// Address where the report of a run will be; `{run}` is replaced by the name of its directory. The page of the
+    /// history links to it [default: the entry has the path of the run directory].
+    #[arg(long, value_name = "URL", value_parser = address)]
+    run_url: Option<String>,
     /// Weigh a build that the history already has, for example on another host, and add another entry.
     #[arg(long)]
     again: bool,
@@ -60,11 +65,19 @@ pub(crate) struct Args {
     conditions: Conditions,
 }
 
+/// The part of `--run-url` that is replaced.
+const RUN: &str = "{run}";
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let read = args.plans.iter().map(|p| super::plan::read(p, &args.sets));
     let sources = read.collect::<anyhow::Result<Vec<_>>>()?;
     let plans: Vec<&Plan> = sources.iter().map(|s| &s.plan).collect();
     check(&plans)?;
+    ensure!(
+        plans.len() == 1 || args.run_url.as_ref().is_none_or(|url| url.contains(RUN)),
+        "found no {RUN} in --run-url, expected it, because {} plans have several runs",
+        plans.len()
+    );
     let build = match &args.build {
         Some(build) => build.clone(),
         None => versions(&plans),
@@ -99,7 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let dir = args
             .runs
             .join(format!("{}-{build}{number}", source.plan.name));
-        runs.push(dir.display().to_string());
+        runs.push(run_name(args.run_url.as_deref(), &dir));
         match weigh(args, source, &dir, &runtime, &stop)? {
             Ok(summary) => summaries.push(summary),
             Err(code) => {
@@ -237,6 +250,22 @@ fn build(text: &str) -> Result<String, String> {
     }
 }
 
+/// What an entry stores of a run: the address of its report, or the path of its directory.
+fn run_name(url: Option<&str>, dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    url.map_or_else(|| dir.display().to_string(), |url| url.replace(RUN, &name))
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let is_address = ["https://", "http://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme));
+    match is_address && !text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        true => Ok(text.to_owned()),
+        false => Err("expected an address that begins with https:// or http://".to_owned()),
+    }
+}
+
 /// A digest of the plans without versions and without the number of blocks.
 fn plan_key(plans: &[&Plan]) -> String {
     let mut digest = StreamChecksum::default();
@@ -266,4 +295,20 @@ fn host_key(fingerprint: &Fingerprint) -> String {
         .to_string(),
     );
     digest.hex()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_stores_the_addresses_of_reports_or_the_paths_of_runs() {
+        let dir = Path::new("runs/patrol/patrol-1.40.0");
+        let url = "https://ci.example/{run}/report.html";
+        assert_eq!(
+            run_name(Some(url), dir),
+            "https://ci.example/patrol-1.40.0/report.html"
+        );
+        assert_eq!(run_name(None, dir), "runs/patrol/patrol-1.40.0");
+    }
 }

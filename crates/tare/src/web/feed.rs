@@ -21,8 +21,8 @@ pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<str>>,
     /// The lines since the trial began.
     kept: Arc<Mutex<Vec<Arc<str>>>>,
-    /// Number of trials that ended since the start of this process.
-    ended: Arc<AtomicU64>,
+    /// Number of changes of the page since the start of this process.
+    changes: Arc<AtomicU64>,
 }
 
 impl Feed {
@@ -30,7 +30,7 @@ impl Feed {
         Self {
             sender: broadcast::channel(BEHIND_MAX).0,
             kept: Arc::default(),
-            ended: Arc::default(),
+            changes: Arc::default(),
         }
     }
 
@@ -40,13 +40,9 @@ impl Feed {
         (kept.clone(), self.sender.subscribe())
     }
 
-    pub(super) fn trial_ended(&self) {
-        self.ended.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Number of trials that ended since the start of this process.
-    pub(super) fn ended(&self) -> u64 {
-        self.ended.load(Ordering::SeqCst)
+    /// Number of changes of the page since the start of this process.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 
     /// Whether a browser is connected.
@@ -80,12 +76,15 @@ impl Feed {
             Update::DataPlaneCores(cores) => self.keep(json!({ "type": "cores", "cores": cores })),
             Update::Event(_) => {}
             // Not kept: the page of a browser that connects later already contains the trial.
-            Update::Done(_) => {
-                self.trial_ended();
-                self.forget();
-                self.send(&json!({ "type": "done" }));
-            }
+            Update::Done(_) => self.page_changed(),
         }
+    }
+
+    /// Makes browsers request the page again, which is created anew.
+    pub(crate) fn page_changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.forget();
+        self.send(&json!({ "type": "done" }));
     }
 
     /// Sends the end of the run; `report` is the path of its page.

@@ -1,6 +1,6 @@
-//! `tare run --web`: serves the report page of a run in progress, on loopback. The page is created
-//! once after each trial, in another thread, when a browser requests it; the browser requests it
-//! again after each trial.
+//! `tare run --web` and `tare history --serve`: serve the report page of a run in progress, and the page of a
+//! history, on loopback. The page is created once after each change (the end of a trial, a new entry), in another
+//! thread, when a browser requests it; the browser requests it again after each change.
 //!
 //! Anything on this machine, and any site that a browser shows, can send requests while trials are
 //! measured. Therefore the page is kept, requests from other sites are refused, and connections are
@@ -9,7 +9,6 @@
 mod feed;
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,17 +57,20 @@ pub(crate) fn listen(port: u16) -> std::io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// Serves the run in `dir`. Needs a tokio runtime.
+/// Creates the page that is served; an error is shown instead.
+type CreatePage = dyn Fn() -> Result<String, String> + Send + Sync;
+
+/// Serves the page that `create` returns. Needs a tokio runtime.
 pub(crate) fn serve(
     listener: std::net::TcpListener,
-    dir: PathBuf,
     feed: Feed,
+    create: impl Fn() -> Result<String, String> + Send + Sync + 'static,
 ) -> std::io::Result<Server> {
     let listener = TcpListener::from_std(listener)?;
     let port = listener.local_addr()?.port();
     let site = Arc::new(Site {
         port,
-        dir,
+        create: Arc::new(create),
         feed,
         page: Mutex::default(),
     });
@@ -107,9 +109,9 @@ pub(crate) fn serve(
 /// What the server shows.
 struct Site {
     port: u16,
-    dir: PathBuf,
+    create: Arc<CreatePage>,
     feed: Feed,
-    /// The page, and the number of trials that had ended before it was created.
+    /// The page, and the number of changes before it was created.
     page: Mutex<Option<(u64, Bytes)>>,
 }
 
@@ -137,25 +139,24 @@ impl Site {
         }
     }
 
-    /// Serves the page of the trials that have ended. It is created at most once after each trial,
-    /// and for one request at a time.
+    /// Serves the page. It is created at most once after each change, and for one request at a time.
     async fn page(&self) -> Response<Body> {
         const HTML: &str = "text/html; charset=utf-8";
         let mut kept = self.page.lock().await;
-        let ended = self.feed.ended();
+        let changes = self.feed.changes();
         if let Some((of, page)) = kept.as_ref()
-            && *of == ended
+            && *of == changes
         {
             return whole(StatusCode::OK, HTML, page.clone());
         }
-        let dir = self.dir.clone();
-        match tokio::task::spawn_blocking(move || tare_report::render_live(&dir)).await {
+        let create = Arc::clone(&self.create);
+        match tokio::task::spawn_blocking(move || create()).await {
             Ok(Ok(page)) => {
                 let page = Bytes::from(page);
-                *kept = Some((ended, page.clone()));
+                *kept = Some((changes, page.clone()));
                 whole(StatusCode::OK, HTML, page)
             }
-            Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error),
             Err(_) => text(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "failed to create the page",
@@ -224,8 +225,15 @@ fn response(status: StatusCode, kind: &'static str, body: Body) -> Response<Body
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
+
+    fn serve_run(dir: &Path, feed: Feed) -> Server {
+        let dir = dir.to_owned();
+        let create = move || tare_report::render_live(&dir).map_err(|e| e.to_string());
+        serve(listen(0).unwrap(), feed, create).unwrap()
+    }
 
     async fn ask(server: &Server, path: &str, host: Option<&str>) -> TcpStream {
         let address = server
@@ -260,7 +268,7 @@ mod tests {
     #[tokio::test]
     async fn other_host_names_and_paths_are_refused_and_a_missing_run_is_reported() {
         let dir = tempfile::tempdir().unwrap();
-        let server = serve(listen(0).unwrap(), dir.path().to_owned(), Feed::new()).unwrap();
+        let server = serve_run(dir.path(), Feed::new());
         let status = |answer: String| answer.lines().next().unwrap().to_owned();
         let evil = whole_answer(ask(&server, "/", Some("evil.example")).await).await;
         assert!(status(evil).contains("403"));
@@ -289,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_from_other_sites_and_large_headers_are_refused() {
-        let server = serve(listen(0).unwrap(), PathBuf::new(), Feed::new()).unwrap();
+        let server = serve_run(Path::new(""), Feed::new());
         for own in ["none", "same-origin"] {
             let line = status(&server, &format!("sec-fetch-site: {own}\r\n")).await;
             assert!(line.contains("404"), "{own}: {line}");
@@ -305,7 +313,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_without_complete_headers_are_closed_and_do_not_shut_out_others() {
-        let server = serve(listen(0).unwrap(), PathBuf::new(), Feed::new()).unwrap();
+        let server = serve_run(Path::new(""), Feed::new());
         let address = server.address.trim_start_matches("http://");
         let address = address.trim_end_matches('/');
         let mut silent = Vec::new();
@@ -331,7 +339,7 @@ mod tests {
         let run = std::thread::spawn(move || tare_fake::run_text(&made, plan, &[]));
         run.join().unwrap();
         let feed = Feed::new();
-        let server = serve(listen(0).unwrap(), dir.path().to_owned(), feed.clone()).unwrap();
+        let server = serve_run(dir.path(), feed.clone());
         let page = async || {
             let answer = whole_answer(ask(&server, "/", None).await).await;
             answer.split_once("\r\n\r\n").unwrap().1.to_owned()
@@ -341,7 +349,7 @@ mod tests {
         // Without its run, the page cannot be created again.
         std::fs::remove_file(dir.path().join("run.json")).unwrap();
         assert!(page().await == first);
-        feed.trial_ended();
+        feed.page_changed();
         assert!(page().await.contains("no run.json found"));
     }
 
@@ -351,7 +359,7 @@ mod tests {
         feed.update(&tare_run::experiment::Update::Stage(
             tare_run::experiment::Stage::Measure,
         ));
-        let server = serve(listen(0).unwrap(), PathBuf::new(), feed.clone()).unwrap();
+        let server = serve_run(Path::new(""), feed.clone());
         let mut stream = ask(&server, "/events", None).await;
         let head = read_to(&mut stream, "\"measuring\"").await;
         assert!(head.contains("text/event-stream"), "{head}");

@@ -185,7 +185,9 @@ impl<'a> Watchers<'a> {
         let mut web = None;
         if let Some(listener) = listener {
             let feed = Feed::new();
-            let server = crate::web::serve(listener, dir.to_owned(), feed.clone())?;
+            let of = dir.to_owned();
+            let create = move || tare_report::render_live(&of).map_err(|e| e.to_string());
+            let server = crate::web::serve(listener, feed.clone(), create)?;
             display.say(&format!("report page during the run: {}", server.address));
             web = Some((server, feed, dir.join(layout::REPORT)));
         }
