@@ -223,8 +223,8 @@ fn the_cron_job_does_not_pass_a_slow_candidate() {
     // The test may have to install Envoy, which takes the place of the image.
     let filled = arguments.filter(|a| *a != "--offline").map(|argument| {
         argument
-            .replace("@/envoys/reference", "")
-            .replace("/envoys/candidate", candidate.to_str().unwrap())
+            .replace("@/gate/reference", "")
+            .replace("/usr/local/bin/envoy", candidate.to_str().unwrap())
             .replace("/results", dir.path().to_str().unwrap())
             .replace("15m", BUDGET)
     });
