@@ -126,7 +126,7 @@ cluster-test-if-possible:
 	elif testbed/testbed check; then exec $(MAKE) cluster-test; else why="see above"; fi; \
 	echo "make test: NOT tested on a real Kubernetes ($$why); make cluster-test does it" >&2
 
-cluster-faults: image ## Kill tare, servers, pods and a node during runs on such a cluster (needs root and Go; 18 minutes)
+cluster-faults: image ## Kill tare, servers, pods and a node during runs on such a cluster (needs root and Go; about 25 minutes)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare faults
 
 nightly: ## Run the long tests: all tests, cluster faults, fuzzing, simulated worlds, release files

@@ -171,7 +171,7 @@ impl Found<'_, '_> {
                 let reason = format!(
                     "{} is {}, worse by more than the margin of {} after {at} blocks, and confirmed by {} more",
                     name(&question.what),
-                    figures::ratio_interval(question.ratio, question.low, question.high),
+                    ratio(question.ratio, question.low, question.high),
                     percent(question.margin),
                     rule.confirm
                 );
@@ -286,9 +286,9 @@ fn shown(figure: &Figure, compared: &Question, itself: &Question, rule: &Rule) -
         let ends = effect.as_ref().map(|e| e.interval(CONFIDENCE));
         let finite = |x: f64| Some(x.exp()).filter(|x| x.is_finite() && *x > 0.0);
         let value = effect.as_ref().map(Effect::estimate);
-        let value = value.or(question.logs.first().copied()).unwrap_or(0.0);
+        let value = value.or(question.logs.first().copied());
         (
-            value.exp(),
+            value.map(f64::exp),
             ends.and_then(|(low, _)| finite(low)),
             ends.and_then(|(_, high)| finite(high)),
             effect,
@@ -320,6 +320,9 @@ fn shown(figure: &Figure, compared: &Question, itself: &Question, rule: &Rule) -
 fn unresolved(shown: &[GateQuestion]) -> String {
     let open = |q: &&GateQuestion| q.high.is_none_or(|high| high >= 1.0 + q.margin);
     let words = |q: &GateQuestion| {
+        if q.ratio.is_none() {
+            return format!("no block has a value of {} for all meshes", name(&q.what));
+        }
         let more = match q.blocks_to_pass {
             Some(blocks) => format!("about {blocks} blocks if nothing changed"),
             None => "more than 1,000 blocks".to_owned(),
@@ -327,7 +330,7 @@ fn unresolved(shown: &[GateQuestion]) -> String {
         format!(
             "{} is {} ({more})",
             name(&q.what),
-            figures::ratio_interval(q.ratio, q.low, q.high)
+            ratio(q.ratio, q.low, q.high)
         )
     };
     let open: Vec<String> = shown.iter().filter(open).map(words).collect();
@@ -335,6 +338,15 @@ fn unresolved(shown: &[GateQuestion]) -> String {
         true => "the budget is too small for a decision".to_owned(),
         false => format!("not resolved: {}", open.join("; ")),
     }
+}
+
+/// A ratio of a gate with its interval; `-` if it is absent.
+#[must_use]
+pub fn ratio(value: Option<f64>, low: Option<f64>, high: Option<f64>) -> String {
+    value.map_or_else(
+        || "-".to_owned(),
+        |value| figures::ratio_interval(value, low, high),
+    )
 }
 
 fn percent(share: f64) -> String {

@@ -260,6 +260,14 @@ pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
 /// # Errors
 /// [`RunError`], as for [`experiment::run`].
 pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
+    run_plan_with(dir, plan, Vec::new())
+}
+
+/// The same with faults.
+///
+/// # Errors
+/// [`RunError`], as for [`experiment::run`].
+pub fn run_plan_with(dir: &Path, plan: Plan, faults: Vec<Fault>) -> Result<Outcome, RunError> {
     let manifest = RunManifest {
         notes: Vec::new(),
         schema_version: tare_model::SCHEMA_VERSION,
@@ -271,7 +279,7 @@ pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
         command: Vec::new(),
         fingerprint: fingerprint(),
     };
-    run_all(&RunDir::create(dir, manifest, "name: virtual\n")?)
+    run_all(&RunDir::create(dir, manifest, "name: virtual\n")?, faults)
 }
 
 /// Continues the run in `dir`.
@@ -279,10 +287,10 @@ pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
 /// # Errors
 /// [`RunError`], as for [`experiment::run`].
 pub fn resume(dir: &Path) -> Result<Outcome, RunError> {
-    run_all(&RunDir::resume(dir)?)
+    run_all(&RunDir::resume(dir)?, Vec::new())
 }
 
-fn run_all(run: &RunDir) -> Result<Outcome, RunError> {
+fn run_all(run: &RunDir, faults: Vec<Fault>) -> Result<Outcome, RunError> {
     let (_stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -292,7 +300,10 @@ fn run_all(run: &RunDir) -> Result<Outcome, RunError> {
         source,
     })?;
     runtime.block_on(experiment::run(
-        &mut Fake::default(),
+        &mut Fake {
+            faults,
+            deployed: 0,
+        },
         run,
         &mut Silent,
         stopped,

@@ -101,6 +101,27 @@ fn a_slower_candidate_is_confirmed_by_fresh_blocks() {
 }
 
 #[test]
+fn a_candidate_that_does_not_start_is_regressed_after_two_blocks() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = gate("envoy", "envoy");
+    let trials = tare_model::trial::order(&plan);
+    let of_candidate = trials.iter().filter(|t| t.mesh.name == plan::CANDIDATE);
+    let faults = of_candidate.map(|t| tare_fake::Fault::DoesNotDeploy(t.index));
+    tare_fake::run_plan_with(dir.path(), plan.clone(), faults.collect()).unwrap();
+    let summary = summarise(&load_run(dir.path()).unwrap());
+    let found = result(&summary);
+    assert_eq!(found.outcome, Some(GateOutcome::Regressed), "{found:#?}");
+    assert!(found.reason.contains("fails in 2 blocks"), "{found:#?}");
+    assert_eq!(summary.trials.len(), 2 * 4);
+    // No figure of the candidate, so no ratio.
+    assert!(found.questions.iter().all(|q| q.ratio.is_none()));
+    let table = render_table(&summary, false);
+    let line = table.lines().find(|l| l.starts_with("the median"));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words, ["the", "median", "-", "5.00", "%", "-"], "{table}");
+}
+
+#[test]
 fn a_budget_for_too_few_blocks_is_refused() {
     let written = GateMeshes {
         reference: "envoy",
@@ -202,8 +223,8 @@ fn the_cron_job_does_not_pass_a_slow_candidate() {
     // The test may have to install Envoy, which takes the place of the image.
     let filled = arguments.filter(|a| *a != "--offline").map(|argument| {
         argument
-            .replace("@/envoys/reference", "")
-            .replace("/envoys/candidate", candidate.to_str().unwrap())
+            .replace("@/gate/reference", "")
+            .replace("/usr/local/bin/envoy", candidate.to_str().unwrap())
             .replace("/results", dir.path().to_str().unwrap())
             .replace("15m", BUDGET)
     });

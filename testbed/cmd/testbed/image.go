@@ -49,14 +49,8 @@ func writeImages(staging, envoy, bootstrap string) error {
 		return fmt.Errorf("nft is missing for the sidecar's image: apt-get install nftables")
 	}
 	proxy["usr/sbin/nft"] = strings.TrimSpace(nft)
-	for _, program := range []string{envoy, proxy["usr/sbin/nft"]} {
-		libraries, err := libraries(program)
-		if err != nil {
-			return err
-		}
-		for _, library := range libraries {
-			proxy[strings.TrimPrefix(library, "/")] = library
-		}
+	if err := addLibraries(proxy, envoy, proxy["usr/sbin/nft"]); err != nil {
+		return err
 	}
 	for _, image := range []image{
 		{"pause", map[string]string{"pause": bin("pause")}, []string{"/pause"}, ""},
@@ -66,6 +60,42 @@ func writeImages(staging, envoy, bootstrap string) error {
 	} {
 		if err := image.write(filepath.Join(staging, "images", image.name+".tar")); err != nil {
 			return fmt.Errorf("image %s: %w", image.name, err)
+		}
+	}
+	return nil
+}
+
+// importPrograms imports an image of programs of this machine (PLACE=FILE), with their libraries, into every node.
+func importPrograms(c *Cluster, name string, programs []string) error {
+	files := map[string]string{}
+	for _, program := range programs {
+		place, file, found := strings.Cut(program, "=")
+		if !found {
+			return fmt.Errorf("found %q, expected PLACE=FILE", program)
+		}
+		files[strings.TrimPrefix(place, "/")] = file
+		if err := addLibraries(files, file); err != nil {
+			return err
+		}
+	}
+	archive := c.path("programs.tar")
+	defer os.Remove(archive)
+	if err := (image{name, files, nil, ""}).write(archive); err != nil {
+		return err
+	}
+	_, err := importImages(c, []string{archive})
+	return err
+}
+
+// addLibraries adds the libraries of programs to the files of an image.
+func addLibraries(files map[string]string, programs ...string) error {
+	for _, program := range programs {
+		libraries, err := libraries(program)
+		if err != nil {
+			return err
+		}
+		for _, library := range libraries {
+			files[strings.TrimPrefix(library, "/")] = library
 		}
 	}
 	return nil

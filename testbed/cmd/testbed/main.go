@@ -22,6 +22,8 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   istio [--set K=V]...       install Istio (base and istiod) with Helm
   istio-remove               uninstall Istio with its CRDs and namespace
   image import ARCHIVE       import an OCI archive into every node
+  image programs NAME PLACE=FILE...
+                             import an image of programs of this machine with their libraries
   node kill|start NODE       kill a node without warning, or start it again
   kill SERVICE               kill a service, which is then restarted: kube-apiserver, kubelet@node1 ...
   exec NODE PROGRAM...       run a program in a node's namespaces (node "control-plane": the servers)
@@ -92,6 +94,8 @@ func dispatchRunning(c *Cluster, command string, rest []string) error {
 		names, err := importImages(c, rest[1:])
 		fmt.Print(names)
 		return err
+	case command == "image" && len(rest) >= 3 && rest[0] == "programs":
+		return importPrograms(c, rest[1], rest[2:])
 	case command == "node" && len(rest) == 2 && rest[0] == "kill":
 		return killNode(c, rest[1])
 	case command == "node" && len(rest) == 2 && rest[0] == "start":

@@ -32,6 +32,8 @@ func tareSettings(charts string) (string, error) {
 	}
 	const indent = "        "
 	values := indent + strings.ReplaceAll(strings.TrimSpace(string(istioValues)), "\n", "\n"+indent)
+	// So that a plan can ask for another tag, such as istio/minimal@other.
+	values = strings.Replace(values, "tag: "+imageTag, "tag: ${tare.version}", 1)
 	return strings.NewReplacer("@CHARTS@", charts, "@VALUES@", values).Replace(tareCluster), nil
 }
 

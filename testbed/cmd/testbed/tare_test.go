@@ -12,6 +12,8 @@ func TestTheClusterFileHasChartsAndIstioValues(t *testing.T) {
 	}
 	for _, expected := range []string{
 		"\nnote: ",
+		"\n    version: testbed",
+		"\n          tag: ${tare.version}\n",
 		"chart: /cache/charts/base,",
 		"chart: /cache/charts/istiod,",
 		"\n      istiod:\n        # What",

@@ -46,6 +46,7 @@ impl SettingsFile {
             access_log: self.access_log.or(base.access_log)?,
             placement: self.placement.or(base.placement)?,
             envoy: self.envoy.optional()?.or_else(|| base.envoy.clone()),
+            version: base.version.clone(),
         })
     }
 }

@@ -42,6 +42,9 @@ pub struct MeshSettings {
     /// The Envoy of a mesh that tare configures; absent: the one that tare finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub envoy: Option<EnvoyProgram>,
+    /// The version of a mesh on Kubernetes, as asked for by `NAME@VERSION`; absent: that of its definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// Which sides of a call have a proxy in the path. Only the Envoys that tare configures can differ from
@@ -85,6 +88,7 @@ impl Default for MeshSettings {
             access_log: false,
             placement: Placement::Both,
             envoy: None,
+            version: None,
         }
     }
 }
@@ -125,62 +129,44 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Changes the version: of the Envoy that tare configures, or of all charts of a mesh on Kubernetes.
-    /// Name and title show it.
+    /// Changes the version: of the Envoy that tare configures, or of a mesh on Kubernetes. Name and title show it.
     ///
     /// # Errors
     /// What was found and what was expected, for a version that is unknown, or a mesh that has none.
     pub(crate) fn at_version(&mut self, version: &str) -> Result<(), String> {
         check_version(version)?;
         let name = &self.name;
-        let charts = self.kubernetes.as_mut().map(|k| &mut k.releases);
-        match (self.data_plane, charts) {
-            (DataPlaneKind::EnvoySidecar, _) => {
+        match self.data_plane {
+            DataPlaneKind::EnvoySidecar => {
                 self.settings.envoy = Some(EnvoyProgram::new(version)?);
             }
-            (DataPlaneKind::Sidecar | DataPlaneKind::NodeProxy, Some(charts))
-                if charts
-                    .windows(2)
-                    .all(|two| two[0].version == two[1].version) =>
-            {
-                for chart in charts {
-                    chart.version = Some(version.to_owned());
-                }
-            }
-            (DataPlaneKind::Sidecar | DataPlaneKind::NodeProxy, _) => {
+            DataPlaneKind::None => {
                 return Err(format!(
-                    "found a version of `{name}`, whose charts differ in their versions, expected \
-                     `kubernetes: {{releases: [{{name: ..., version: {version}}}]}}` and a `name`"
+                    "found a version of `{name}`, which has no proxies, expected `{name}`"
                 ));
             }
-            (DataPlaneKind::None | DataPlaneKind::Installed, _) => {
+            _ if version.contains('/') => {
                 return Err(format!(
-                    "found a version of `{name}`, which tare does not install, expected `{name}`"
+                    "found the version `{version}` of `{name}`, expected that of its charts or images, such as 1.27.3: \
+                     a program of your own can only replace the Envoys of `envoy`"
                 ));
             }
+            _ => self.settings.version = Some(version.to_owned()),
         }
         self.title = format!("{}, {version}", self.title);
         self.name = format!("{name}@{version}");
         Ok(())
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::super::Catalogue;
-
-    #[test]
-    fn charts_with_different_versions_have_no_common_one() {
-        let catalogue = Catalogue::builtin(&mut crate::source::Problems::default());
-        let mut mesh = catalogue.get("istio").unwrap();
-        let charts = &mut mesh.kubernetes.as_mut().unwrap().releases;
-        charts[0].version = Some("1.0.0".to_owned());
-        let before = mesh.clone();
-        let error = mesh.at_version("1.27.3").unwrap_err();
-        assert!(
-            error.contains("whose charts differ in their versions"),
-            "{error}"
-        );
-        assert_eq!(mesh, before);
+    /// This mesh with its version in place of each `${tare.version}` of its definition on Kubernetes.
+    #[must_use]
+    pub fn with_version_filled(&self) -> Self {
+        let mut mesh = self.clone();
+        if let Some(section) = &mut mesh.kubernetes
+            && let Some(version) = self.settings.version.clone().or(section.version.clone())
+        {
+            section.fill_version(&version);
+        }
+        mesh
     }
 }

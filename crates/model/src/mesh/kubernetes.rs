@@ -11,6 +11,10 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MeshKubernetes {
+    /// The version that takes the place of `${tare.version}` in all strings of this definition, unless a plan asks
+    /// for another one with `NAME@VERSION`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Namespaces created before the first release and removed after the last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<MeshNamespace>,
@@ -192,6 +196,18 @@ pub fn merge(base: &mut Value, overlay: &Value) {
     }
 }
 
+/// The place of a mesh's version in its definition.
+const VERSION: &str = "${tare.version}";
+
+fn replace(value: &mut Value, version: &str) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(|v| replace(v, version)),
+        Value::Array(list) => list.iter_mut().for_each(|v| replace(v, version)),
+        Value::String(text) => *text = text.replace(VERSION, version),
+        _ => {}
+    }
+}
+
 fn without_nulls(value: &Value) -> Value {
     let Value::Object(map) = value else {
         return value.clone();
@@ -226,6 +242,22 @@ impl MeshKubernetes {
         }
         merged.check()?;
         Ok(merged)
+    }
+
+    /// Whether a version of the mesh changes anything: whether a string contains `${tare.version}`.
+    pub(crate) fn has_place_for_version(&self) -> bool {
+        json!(self).to_string().contains(VERSION)
+    }
+
+    /// Writes `version` in place of each `${tare.version}`.
+    pub(crate) fn fill_version(&mut self, version: &str) {
+        let mut whole = json!(self);
+        replace(&mut whole, version);
+        // Strings stay strings, so the result is a definition, too.
+        if let Ok(filled) = serde_json::from_value(whole) {
+            *self = filled;
+        }
+        self.version = Some(version.to_owned());
     }
 
     /// The releases after those of an overlay are applied, matched by name. Removes the values of

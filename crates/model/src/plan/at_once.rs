@@ -23,7 +23,8 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
     if plan.environment == EnvironmentKind::Kubernetes {
         problems
             .add(at, "found `at_once` on Kubernetes")
-            .expected("`environment: local`");
+            .expected("`environment: local`")
+            .help("on a cluster, trials run in turn: remove `at_once`; for `tare gate`, use another plan, such as cluster-quick");
     }
     if plan
         .loads

@@ -111,3 +111,74 @@ pub fn gate(
 
 /// Fewest blocks of a gate.
 const BLOCKS_MIN: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{EnvironmentKind, resolve};
+
+    const MINUTE_NS: u64 = 60_000_000_000;
+
+    fn on_cluster(mesh: &str) -> Plan {
+        let text = "environment: kubernetes\nload: {rate: 50, connections: 16, duration: 8s, warmup: 2s}\n";
+        let sets = [format!("meshes=bare,{mesh}"), "baseline=bare".to_owned()];
+        resolve("plan.yaml", text, &sets, &|_| Err("no file".to_owned()))
+            .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn gated(budget_ns: u64) -> Result<Plan, String> {
+        let candidate = on_cluster("istio/minimal@1.27.3").meshes.remove(1);
+        let written = GateMeshes {
+            reference: "istio/minimal@1.27.1",
+            candidate: "istio/minimal@1.27.3",
+        };
+        gate(
+            &on_cluster("istio/minimal@1.27.1"),
+            candidate,
+            written,
+            budget_ns,
+        )
+    }
+
+    #[test]
+    fn a_gate_on_a_cluster_runs_both_versions_in_turn_in_each_block() {
+        let plan = gated(120 * MINUTE_NS).unwrap();
+        assert_eq!(plan.environment, EnvironmentKind::Kubernetes);
+        assert!(!plan.at_once);
+        let trials = crate::trial::order(&plan);
+        for block in 0..plan.repeats {
+            let of_block = trials.iter().filter(|t| t.block == block);
+            let mut found: Vec<_> = of_block
+                .map(|t| {
+                    let section = t.mesh.with_version_filled().kubernetes;
+                    let charts = section.map(|k| k.releases[1].version.clone());
+                    (&*t.mesh.name, charts.flatten())
+                })
+                .collect();
+            found.sort();
+            let version = |v: &str| Some(v.to_owned());
+            let expected = [
+                ("bare", None),
+                (CANDIDATE, version("1.27.3")),
+                (REFERENCE, version("1.27.1")),
+                (AGAIN, version("1.27.1")),
+            ];
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn the_budget_of_a_gate_on_a_cluster_includes_installing() {
+        let installed = gated(120 * MINUTE_NS).unwrap();
+        let mut bare = installed.clone();
+        bare.meshes
+            .iter_mut()
+            .for_each(|m| m.data_plane = DataPlaneKind::None);
+        let saved = installed.estimated_duration_ns() - bare.estimated_duration_ns();
+        let meshes = 3 * u64::from(installed.repeats);
+        assert!(saved > meshes * MINUTE_NS / 2, "{saved} ns");
+        assert!(installed.estimated_duration_ns() <= 120 * MINUTE_NS);
+        let error = gated(20 * MINUTE_NS).unwrap_err();
+        assert!(error.contains("enough for 3 blocks"), "{error}");
+    }
+}

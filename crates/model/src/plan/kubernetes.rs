@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::mesh::{DataPlaneKind, Mesh};
+use crate::mesh::{DataPlaneKind, Mesh, name_and_version};
 
 /// Most generators of a trial.
 const GENERATORS_MAX: u32 = 64;
@@ -108,11 +108,11 @@ impl KubernetesSettings {
 }
 
 impl KubernetesSettings {
-    /// Applies the overlays of this cluster to `mesh`: first that of the name before the slash,
-    /// then that of the full name.
+    /// Applies the overlays of this cluster to `mesh`: first that of the name before the slash, then that of the
+    /// name with its variant, then that of the name with its version.
     ///
     /// # Errors
-    /// If the mesh does not run on Kubernetes, or the result of an overlay is invalid.
+    /// If the mesh does not run on Kubernetes, the result of an overlay is invalid, or its version has no place.
     pub fn apply(&self, mesh: &mut Mesh) -> Result<(), String> {
         if mesh.data_plane == DataPlaneKind::None {
             return Ok(());
@@ -121,15 +121,32 @@ impl KubernetesSettings {
             return Err("this mesh only runs as local processes".to_owned());
         }
         let mut section = mesh.kubernetes.take().unwrap_or_default();
-        let family = mesh.name.split('/').next().unwrap_or_default().to_owned();
-        let mut names = vec![family];
-        if names[0] != mesh.name {
-            names.push(mesh.name.clone());
-        }
+        let (variant, _) = name_and_version(&mesh.name);
+        let family = variant.split('/').next().unwrap_or_default();
+        let mut names = vec![family, variant, &mesh.name];
+        names.dedup();
         for name in names {
-            if let Some(overlay) = self.meshes.get(&name) {
+            if let Some(overlay) = self.meshes.get(name) {
                 section = Box::new(section.overlaid(overlay)?);
             }
+        }
+        let has_place = section.has_place_for_version();
+        match (&mesh.settings.version, &section.version) {
+            (Some(version), _) if !has_place => {
+                return Err(format!(
+                    "found the version {version}, but no place for it; expected `${{tare.version}}` in the section \
+                     `kubernetes` of the mesh, and in what a plan or the file of --cluster puts in its place: in \
+                     `version` or `chart` of a release, in `values` (an image tag) or in `join` (the label of a revision)"
+                ));
+            }
+            (None, None) if has_place => {
+                return Err(
+                    "found `${tare.version}`, but no version; expected `version` in the section `kubernetes` of the \
+                     mesh, or `NAME@VERSION`"
+                        .to_owned(),
+                );
+            }
+            _ => {}
         }
         mesh.kubernetes = Some(section);
         Ok(())

@@ -70,14 +70,15 @@ pub struct GateQuestion {
     pub what: String,
     /// How much worse it may be, as a share.
     pub margin: f64,
-    /// Candidate divided by the mean of both runs of the reference in the same block.
-    pub ratio: f64,
+    /// Candidate divided by the mean of both runs of the reference in the same block; absent if no block has the
+    /// figure for all three.
+    pub ratio: Option<f64>,
     /// Lower end of its 95 % interval; absent with fewer than 2 blocks.
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// The reference's second run divided by its first: the noise of this machine.
-    pub itself: f64,
+    /// The reference's second run divided by its first: the noise of this machine; absent like `ratio`.
+    pub itself: Option<f64>,
     /// Lower end.
     pub itself_low: Option<f64>,
     /// Upper end.

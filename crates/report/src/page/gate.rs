@@ -1,7 +1,6 @@
 //! The result of a gate, at the top of the page.
 
-use tare_analysis::figures;
-use tare_analysis::gate::name;
+use tare_analysis::gate::{self, name};
 use tare_model::summary::Summary;
 
 use super::html::Html;
@@ -37,8 +36,8 @@ pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
     caption(page, &gate_words::reading(gate));
 }
 
-fn ratio(page: &mut Html, value: f64, ends: Option<(f64, f64)>) {
-    let words = figures::ratio_interval(value, ends.map(|e| e.0), ends.map(|e| e.1));
+fn ratio(page: &mut Html, value: Option<f64>, ends: Option<(f64, f64)>) {
+    let words = gate::ratio(value, ends.map(|e| e.0), ends.map(|e| e.1));
     let (value, interval) = words.split_once(" (").unwrap_or((&words, ""));
     let interval = interval.trim_end_matches(')');
     figure(page, value, (!interval.is_empty()).then_some(interval));

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tare_analysis::figures;
-use tare_analysis::gate::name;
+use tare_analysis::gate::{self, name};
 use tare_model::summary::{GateOutcome, GateQuestion, Summary};
 
 use super::output::{BOLD, DIM, GREEN, Output, PLAIN, RED, YELLOW};
@@ -42,11 +41,11 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
 }
 
 fn ratio(q: &GateQuestion) -> String {
-    figures::ratio_interval(q.ratio, q.low, q.high)
+    gate::ratio(q.ratio, q.low, q.high)
 }
 
 fn itself(q: &GateQuestion) -> String {
-    figures::ratio_interval(q.itself, q.itself_low, q.itself_high)
+    gate::ratio(q.itself, q.itself_low, q.itself_high)
 }
 
 /// Returns the result of a gate as Markdown, for a pull request; `None` for a run without a gate.

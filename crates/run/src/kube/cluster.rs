@@ -155,7 +155,7 @@ impl Cluster {
         self.reserve(plan, trial.block).await?;
         let mut deployment = Deployment {
             names: self.names.trial(trial.index),
-            mesh: trial.mesh.clone(),
+            mesh: trial.mesh.with_version_filled(),
             fronts: instances::fronts(plan.workload_of(&trial.load)),
             dir: dir.to_owned(),
             generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use tare_model::mesh::Mesh;
 use tare_run::kube::{doctor, mesh_role, role_yaml};
 
 use super::exit;
@@ -43,7 +44,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(plan) => {
             let mut source = super::plan::read(plan, &["environment=kubernetes".to_owned()])?;
             args.cluster.apply(&mut source.plan)?;
-            meshes = source.plan.meshes;
+            let filled = source.plan.meshes.iter().map(Mesh::with_version_filled);
+            meshes = filled.collect();
             args.cluster
                 .each(&source.plan.kubernetes.unwrap_or_default())
         }

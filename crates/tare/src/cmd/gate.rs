@@ -21,8 +21,9 @@ use super::run::{Conditions, begin, conduct, stop_on_signal};
 
 /// Decide whether a new version of a mesh is slower than the one in use.
 ///
-/// Each block runs four meshes at the same time: the reference, the candidate, the reference again and no mesh. So the
-/// noise of the machine affects all of them. The gate compares four figures: p50, p99, CPU time of the proxies per
+/// Each block runs four meshes: the reference, the candidate, the reference again and no mesh. On one machine they run at
+/// the same time, so that its noise affects all of them. On a cluster, with a plan for it, they run in turn, in random
+/// order: the budget includes installing each of them. The gate compares four figures: p50, p99, CPU time of the proxies per
 /// request, and memory of the proxies. It stops early when the result is clear:
 ///
 /// - regressed: a figure is worse by more than its margin, confirmed by further blocks; or the candidate fails
@@ -34,13 +35,14 @@ use super::run::{Conditions, begin, conduct, stop_on_signal};
   tare gate --reference envoy/mtls --candidate ./envoy      a program of your own
   tare gate --reference envoy --candidate envoy/mtls --margin p50=20% --budget 30m
   tare gate --reference envoy@1.39.3 --candidate envoy@1.40.0 my.yaml --junit gate.xml
+  tare gate --reference istio@1.27.1 --candidate istio@1.27.3 cluster-quick --budget 2h
 
 In GitHub Actions, the result is added to the summary of the step.
 
 Exit codes: 0 pass, 1 regressed, 2 invalid usage or a missing requirement, 3 nothing could be measured,
 4 inconclusive, 130 interrupted.")]
 pub(crate) struct Args {
-    /// The mesh in use, such as envoy@1.39.3 or envoy/mtls.
+    /// The mesh in use, such as envoy@1.39.3, envoy/mtls, or istio/minimal@1.27.1 on a cluster.
     #[arg(
         long,
         value_name = "MESH",
@@ -56,7 +58,7 @@ pub(crate) struct Args {
         conflicts_with = "resume"
     )]
     candidate: Option<String>,
-    /// A plan file, or the name of a built-in plan: workload and load. Its meshes are not used.
+    /// A plan file, or the name of a built-in plan: workload, load and environment. Its meshes are not used.
     #[arg(default_value = "gate", conflicts_with = "resume")]
     plan: String,
     /// How much worse a figure may be, such as p50=5%; may be repeated.
@@ -81,6 +83,11 @@ pub(crate) struct Args {
     /// Continue the interrupted gate in this directory.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
+    /// Where to run; overrides the plan.
+    #[arg(long, value_name = "local|kubernetes", conflicts_with = "resume")]
+    environment: Option<String>,
+    #[command(flatten)]
+    cluster: super::cluster::Flags,
     #[command(flatten)]
     conditions: Conditions,
     /// Write the result as Markdown, for a pull request.
@@ -160,6 +167,11 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
     let (Some(reference), Some(candidate)) = (&args.reference, &args.candidate) else {
         bail!("expected --reference and --candidate");
     };
+    ensure!(
+        args.cluster.contexts().len() < 2,
+        "found {} --context, expected at most one: a gate runs on one cluster",
+        args.cluster.contexts().len()
+    );
     // The path of a program stands for the reference's mesh with this program.
     let candidate_mesh = match candidate.starts_with(['.', '/']) {
         true => {
@@ -169,6 +181,8 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
         false => candidate.clone(),
     };
     let mut sets = args.sets.clone();
+    let environment = args.environment.iter();
+    sets.extend(environment.map(|e| format!("environment={e}")));
     for margin in &args.margin {
         ensure!(
             margin.contains('='),
@@ -179,7 +193,10 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
     let with = |mesh: &str| {
         let mut sets = sets.clone();
         sets.extend([format!("meshes=bare,{mesh}"), "baseline=bare".to_owned()]);
-        super::plan::read(&args.plan, &sets)
+        let mut source = super::plan::read(&args.plan, &sets)?;
+        // While the meshes have their own names, by which the overlays of the cluster find them.
+        args.cluster.apply(&mut source.plan)?;
+        anyhow::Ok(source)
     };
     let source = with(reference)?;
     let other = with(&candidate_mesh)?.plan;

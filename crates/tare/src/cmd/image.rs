@@ -18,9 +18,18 @@ pub(crate) struct Args {
     /// Archive to write.
     #[arg(long, value_name = "FILE", default_value = "tare-image.tar")]
     out: PathBuf,
+    /// Instead of an image, write a copy of this program: from an init container into the volume of a pod, because the
+    /// image has no other program that could copy it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "name", "out"])]
+    copy: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(copy) = &args.copy {
+        std::fs::copy(std::env::current_exe()?, copy)
+            .with_context(|| format!("failed to write {}", copy.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut paths = args.programs.clone();
     if paths.is_empty() {
         paths.push(std::env::current_exe()?);

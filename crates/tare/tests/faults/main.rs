@@ -3,6 +3,7 @@
 //! these tests.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+mod gates;
 #[path = "../support/kubectl.rs"]
 mod kubectl;
 mod site;

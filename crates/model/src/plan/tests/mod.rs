@@ -11,6 +11,7 @@ use crate::trial;
 
 mod extend;
 mod vary;
+mod versions;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -83,49 +84,6 @@ fn every_kind_of_error_has_its_location_what_was_found_and_what_was_expected() {
     for (current, written) in current.split("=== ").zip(written.split("=== ")) {
         assert_eq!(current.trim_end(), written.trim_end());
     }
-}
-
-#[test]
-fn a_mesh_can_have_a_version() {
-    let plan = good(
-        "meshes: [bare, envoy@1.39.3, envoy/mtls@1.40.0, envoy@./build/envoy, \
-         {name: next, mesh: envoy, settings: {envoy: /opt/envoy}}]\n",
-        &[],
-    );
-    let meshes = plan.meshes.iter().map(|m| {
-        let envoy = m.settings.envoy.as_ref().map(ToString::to_string);
-        (&*m.name, &*m.title, envoy)
-    });
-    let some = |text: &str| Some(text.to_owned());
-    let plain = "Envoy sidecars, plain text";
-    assert_eq!(
-        meshes.skip(1).collect::<Vec<_>>(),
-        [
-            ("envoy@1.39.3", &*format!("{plain}, 1.39.3"), some("1.39.3")),
-            (
-                "envoy/mtls@1.40.0",
-                "Envoy sidecars, mutual TLS, 1.40.0",
-                some("1.40.0")
-            ),
-            (
-                "envoy@./build/envoy",
-                &*format!("{plain}, ./build/envoy"),
-                some("./build/envoy")
-            ),
-            ("next", &*format!("next ({plain})"), some("/opt/envoy")),
-        ]
-    );
-    let plan = good(
-        "environment: kubernetes\nmeshes: [bare, istio/ambient, istio/ambient@1.27.3]\n",
-        &[],
-    );
-    let charts = |mesh: usize| {
-        let releases = &plan.meshes[mesh].kubernetes.as_ref().unwrap().releases;
-        let version = |r: &crate::mesh::HelmRelease| r.version.clone().unwrap();
-        releases.iter().map(version).collect::<Vec<_>>()
-    };
-    assert_eq!(charts(1), ["1.28.0"; 4]);
-    assert_eq!(charts(2), ["1.27.3"; 4]);
 }
 
 #[test]
