@@ -55,7 +55,7 @@ fn a_leak_is_found_by_the_memory_at_the_end_of_the_trials() {
         "{}",
         found.reason
     );
-    let ratio = found.questions[3].ratio;
+    let ratio = found.questions[3].ratio.unwrap();
     assert!((ratio - 1.12 / 1.01).abs() < 0.003, "{ratio}");
     // 24 % of 100 MB in 8 s, and 2 %.
     let growth = found.memory_growth.unwrap();
