@@ -22,13 +22,15 @@
 //! ```
 
 mod builtin;
+mod generate;
 mod requests;
 mod service_graph;
 mod step;
 mod validate;
 
-pub(crate) use builtin::N_MAX;
 pub use builtin::{BuiltinGraph, builtin, builtins};
+pub(crate) use builtin::{N_MAX, n_max};
+pub use generate::{Generate, Spread};
 pub use service_graph::{
     App, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,
 };
