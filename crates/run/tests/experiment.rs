@@ -45,6 +45,8 @@ fn graph() -> ServiceGraph {
             name: "web".into(),
             protocol: ServiceProtocol::Http,
             app: None,
+            command: None,
+            external: false,
             uses: vec![],
             replicas: 1,
             concurrency: 0,

@@ -225,7 +225,15 @@ fn stdout_of(args: &[&str]) -> String {
 #[test]
 fn list_and_show_print_the_builtins() {
     let list = stdout_of(&["list"]);
-    for name in ["emojivoto", "bookinfo", "chain-N", "fanout-N", "echo"] {
+    for name in [
+        "emojivoto",
+        "bookinfo",
+        "chain-N",
+        "fanout-N",
+        "generated-N",
+        "echo",
+        "acme-air",
+    ] {
         assert!(list.lines().any(|l| l.starts_with(name)), "{list}");
     }
     let shown = stdout_of(&["show", "chain-2"]);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
+use tare_model::mesh::{DataPlaneKind, External, Mesh, Placement};
 use tare_model::plan::Plan;
 use tare_model::summary::ProxyCpu;
 use tare_model::worker::Plane;
@@ -51,8 +51,8 @@ pub(super) fn lines(plan: &Plan, trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u
 
 /// Hops of a request: its passes through the sidecars of the services. Each request that a service
 /// receives passes its sidecar, and each that a service sends passes that of the sender as well. The
-/// generator sends the first one, and its sidecar is not part of the data plane. `None` for other kinds
-/// of proxies, where the passes depend on the nodes of caller and called service.
+/// generator sends the first one, and its sidecar is not part of the data plane. `None` if services are outside
+/// the mesh, and for other kinds of proxies, where the passes depend on the nodes of caller and called service.
 pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
     let sidecars_only = match mesh.data_plane {
         DataPlaneKind::EnvoySidecar => true,
@@ -63,6 +63,9 @@ pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
         DataPlaneKind::None | DataPlaneKind::NodeProxy => false,
     };
     let workload = &plan.workload;
+    if workload.graph.has_external() && mesh.settings.external != External::Meshed {
+        return None;
+    }
     let received = workload.graph.requests_per_request(&workload.mix)?;
     let hops = match mesh.settings.placement {
         Placement::Both => 2.0 * received - 1.0,
@@ -130,6 +133,10 @@ mod tests {
             assert_eq!(of(&plan), [None, Some(hops)]);
         }
         plan.meshes[1].settings.placement = Placement::Both;
+        plan.workload.graph.services[4].external = true;
+        assert_eq!(of(&plan), [None, None], "a service is outside the mesh");
+        plan.meshes[1].settings.external = External::Meshed;
+        assert_eq!(of(&plan), [None, Some(9.0)]);
         plan.meshes[1].data_plane = DataPlaneKind::NodeProxy;
         assert_eq!(of(&plan), [None, None]);
         plan.meshes[1].data_plane = DataPlaneKind::Sidecar;

@@ -1,7 +1,8 @@
-//! Built-in graphs: the files of `graphs/`, and chains and fan-outs of any length.
+//! Built-in graphs: the files of `graphs/`, and chains, fan-outs and generated graphs of any size.
 
 use serde_json::{Value, json};
 
+use super::generate::{Generate, SERVICES_MAX};
 use super::service_graph::ServiceGraph;
 use crate::builtin_files::{GRAPHS, stem};
 use crate::source::yaml_to_json;
@@ -9,7 +10,7 @@ use crate::source::yaml_to_json;
 /// One entry of the list of built-in graphs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltinGraph {
-    /// Name; `N` stands for a number from 1 to 50.
+    /// Name; `N` stands for a number from 1 to 50, or to 200 in `generated-N`.
     pub name: &'static str,
     /// A name that [`builtin`] accepts.
     pub example: &'static str,
@@ -17,7 +18,7 @@ pub struct BuiltinGraph {
     pub title: String,
 }
 
-/// The built-in graphs: those of files in alphabetical order, then chains and fan-outs.
+/// The built-in graphs: those of files in alphabetical order, then those of any size.
 #[must_use]
 pub fn builtins() -> Vec<BuiltinGraph> {
     let of_file = |(file, text): &(&'static str, &str)| {
@@ -38,6 +39,9 @@ pub fn builtins() -> Vec<BuiltinGraph> {
     let mut all: Vec<BuiltinGraph> = GRAPHS.iter().map(of_file).collect();
     all.push(of_template("chain-N", "chain-5", chain));
     all.push(of_template("fanout-N", "fanout-10", fanout));
+    let generated =
+        "N HTTP services (up to 200), whose calls are drawn from a seed: for studies of scaling";
+    all.push(of_template("generated-N", "generated-20", generated));
     all
 }
 
@@ -54,8 +58,17 @@ fn parse(file: &str, text: &str) -> Option<ServiceGraph> {
 /// Largest N of `chain-N` and `fanout-N`.
 pub(crate) const N_MAX: u32 = 50;
 
+/// Largest N of a template such as `chain`; `None` for an unknown one.
+pub(crate) fn n_max(template: &str) -> Option<u32> {
+    match template {
+        "chain" | "fanout" => Some(N_MAX),
+        "generated" => Some(SERVICES_MAX),
+        _ => None,
+    }
+}
+
 /// The graph called `name`: one of `graphs/`, or a template such as `chain-5` or `fanout-10`.
-/// `None` for an unknown name, or if N is not a number from 1 to 50.
+/// `None` for an unknown name, or if N is not a number from 1 to the largest one of the template.
 #[must_use]
 pub fn builtin(name: &str) -> Option<ServiceGraph> {
     if let Some((file, text)) = GRAPHS.iter().find(|(file, _)| stem(file) == name) {
@@ -65,11 +78,12 @@ pub fn builtin(name: &str) -> Option<ServiceGraph> {
     if n.starts_with(['0', '+']) {
         return None;
     }
-    let n = n.parse().ok().filter(|n| (1..=N_MAX).contains(n))?;
+    let max = n_max(kind)?;
+    let n = n.parse().ok().filter(|n| (1..=max).contains(n))?;
     let graph = match kind {
         "chain" => chain(n),
         "fanout" => fanout(n),
-        _ => return None,
+        _ => return Generate::with_services(n).graph().ok(),
     };
     serde_json::from_value(graph).ok()
 }
@@ -145,9 +159,25 @@ mod tests {
             assert_eq!((graph.services.len(), graph.validate()), (n + 1, Ok(())));
         }
         for name in [
-            "chain-0", "chain-51", "chain-", "chain", "chain-+5", "chain-05", "tree-3",
+            "chain-0",
+            "chain-51",
+            "generated-0",
+            "generated-201",
+            "chain-",
+            "chain",
+            "chain-+5",
+            "chain-05",
+            "tree-3",
         ] {
             assert!(builtin(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_generated_graph_of_every_size_is_built_in() {
+        for n in 1..=200 {
+            let graph = builtin(&format!("generated-{n}")).unwrap();
+            assert_eq!((graph.services.len(), graph.validate()), (n, Ok(())));
         }
     }
 

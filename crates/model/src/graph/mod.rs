@@ -22,13 +22,17 @@
 //! ```
 
 mod builtin;
+mod command;
+mod generate;
 mod requests;
 mod service_graph;
 mod step;
 mod validate;
 
-pub(crate) use builtin::N_MAX;
 pub use builtin::{BuiltinGraph, builtin, builtins};
+pub(crate) use builtin::{N_MAX, n_max};
+pub use command::{Command, fill};
+pub use generate::{Generate, Spread};
 pub use service_graph::{
     App, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,
 };

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::command::Command;
 use super::step::{Step, is_one, is_zero, one};
 
 /// A service graph: services with their responses and calls, and the endpoints that the
@@ -32,9 +33,18 @@ pub struct Service {
     /// A built-in application instead of synthetic endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<App>,
+    /// A program of your own instead of tare's servers. Its endpoints name the paths that may be requested, and
+    /// the calls that the program makes for them. Local environment and HTTP only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
     /// Services that a built-in application calls; not for synthetic services, whose endpoints have `calls`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
+    /// Whether it is outside the mesh, such as a datastore: it has no sidecar, unless the mesh has `external: meshed`.
+    /// Only for services with the protocol `tcp` that make no calls and that the load does not request. On
+    /// Kubernetes it is in the mesh.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub external: bool,
     /// Number of replicas, 1 (default) to 16. Only for services that other services call: those that the
     /// load calls have one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -254,6 +264,18 @@ impl ServiceGraph {
     #[must_use]
     pub fn service(&self, name: &str) -> Option<&Service> {
         self.services.iter().find(|s| s.name == name)
+    }
+
+    /// Whether a service is outside the mesh.
+    #[must_use]
+    pub fn has_external(&self) -> bool {
+        self.services.iter().any(|s| s.external)
+    }
+
+    /// Whether a service is a program of the user.
+    #[must_use]
+    pub fn has_commands(&self) -> bool {
+        self.services.iter().any(|s| s.command.is_some())
     }
 
     /// The mix of that name.

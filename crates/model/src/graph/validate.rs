@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::limits::CONNECTIONS_MAX;
 
+use super::command;
 use super::service_graph::{Mix, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol};
 use super::step::Call;
 
@@ -139,6 +140,8 @@ fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     }
     at_least_1(&format!("{at}.replicas"), s.replicas)?;
     at_most(&format!("{at}.replicas"), s.replicas, REPLICAS_MAX)?;
+    command(graph, at, s)?;
+    external(graph, at, s)?;
     match (s.app, s.endpoints.is_empty()) {
         (Some(_), false) => return Err(found(at, "both", "either `app` or `endpoints`")),
         (None, true) => return Err(found(at, "neither", "either `app` or `endpoints`")),
@@ -157,6 +160,89 @@ fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     unique(&format!("{at}.endpoints"), "path", "path", paths)?;
     for (i, e) in s.endpoints.iter().enumerate() {
         endpoint(graph, &format!("{at}.endpoints[{i}]"), s, e)?;
+    }
+    Ok(())
+}
+
+fn external(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
+    let mut requested = graph.mixes.iter().flat_map(|m| &m.endpoints);
+    let wrong = if !s.external {
+        return Ok(());
+    } else if s.protocol != ServiceProtocol::Tcp {
+        "another protocol than tcp"
+    } else if !graph.callees(&s.name).is_empty() {
+        "a service that makes calls"
+    } else if s.replicas > 1 {
+        "several replicas"
+    } else if requested.any(|e| e.service == s.name) {
+        "a service in a mix"
+    } else {
+        return Ok(());
+    };
+    let expected = "one replica with `protocol: tcp` that makes no calls and is in no mix";
+    Err(found(format!("{at}.external"), wrong, expected))
+}
+
+/// Checks a service that is a program of the user. What tare's own servers do must not be set.
+fn command(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
+    let Some(command) = &s.command else {
+        return Ok(());
+    };
+    let only = |key: &str, is_good: bool, found_value: &dyn Display, expected: &str| match is_good {
+        true => Ok(()),
+        false => Err(found(format!("{at}.{key}"), found_value, expected)),
+    };
+    let (protocol, ready) = (s.protocol.name(), &command.ready);
+    let is_http = s.protocol == ServiceProtocol::Http;
+    only(
+        "protocol",
+        is_http,
+        &protocol,
+        "http in a service with `command`",
+    )?;
+    only("app", s.app.is_none(), &"both", "either `app` or `command`")?;
+    only("replicas", s.replicas == 1, &s.replicas, "1 with `command`")?;
+    let is_zero = s.concurrency == 0;
+    only("concurrency", is_zero, &s.concurrency, "0 with `command`")?;
+    let has_program = command.run.first().is_some_and(|p| !p.is_empty());
+    only("command.run", has_program, &"none", "a program")?;
+    let is_path = ready.starts_with('/');
+    only(
+        "command.ready",
+        is_path,
+        &ready,
+        "a path that begins with `/`",
+    )?;
+    let within = command.ready_within_s;
+    let is_good = (1..=600).contains(&within);
+    only("command.ready_within_s", is_good, &within, "1 to 600")?;
+    let is_server = |other: &&Service| other.command.is_none();
+    let mut servers = graph.services.iter().filter(is_server);
+    if let Some(caller) =
+        servers.find(|other| graph.callees(&other.name).contains(&s.name.as_str()))
+    {
+        let found_value = format!("a call by {:?}, which is a server of tare", caller.name);
+        let expected = "only calls by the load and by services with `command`";
+        return Err(found(format!("{at}.command"), found_value, expected));
+    }
+    let callees = graph.callees(&s.name);
+    for text in command.texts() {
+        if let Err(place) = command::fill(text, |name, of| command::known(name, of, &callees)) {
+            let expected = "{port}, {host}, {address}, {instance}, or {url:NAME}, {address:NAME}, {host:NAME} or \
+                            {port:NAME} of a service that its endpoints call";
+            return Err(found(format!("{at}.command"), place, expected));
+        }
+    }
+    for (i, e) in s.endpoints.iter().enumerate() {
+        let plain =
+            e.response_bytes == 0 && e.cpu_us == 0 && e.delay_us == 0 && e.error_rate == 0.0;
+        let expected = "only `path` and `calls`: the program determines the rest";
+        only(
+            &format!("endpoints[{i}]"),
+            plain,
+            &"sizes, times or errors",
+            expected,
+        )?;
     }
     Ok(())
 }

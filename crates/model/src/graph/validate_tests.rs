@@ -239,3 +239,73 @@ fn built_in_applications_need_the_services_and_the_protocol_they_use() {
         "{found}"
     );
 }
+
+#[test]
+fn a_program_of_the_user_has_only_what_tare_does_not_determine() {
+    let mut own = good();
+    own["services"][0]["command"] = json!({"run": ["front", "{address}", "{url:back}"]});
+    let graph: ServiceGraph = serde_json::from_value(own.clone()).unwrap();
+    assert_eq!(graph.validate(), Ok(()));
+    assert!(graph.has_commands());
+    let called = changed(
+        own.clone(),
+        "/services/2/command",
+        json!({"run": ["store"]}),
+    );
+    let expected = "services[2].command: found a call by \"back\", which is a server of tare";
+    assert!(called.starts_with(expected), "{called}");
+    for (pointer, value, expected) in [
+        (
+            "protocol",
+            json!("tcp"),
+            "services[0].protocol: found tcp, expected http",
+        ),
+        ("replicas", json!(2), "services[0].replicas: found 2"),
+        ("concurrency", json!(1), "services[0].concurrency: found 1"),
+        (
+            "command/run",
+            json!([]),
+            "services[0].command.run: found none",
+        ),
+        (
+            "command/run",
+            json!(["x", "{url:store}"]),
+            "services[0].command: found {url:store}",
+        ),
+        (
+            "command/ready",
+            json!("x"),
+            "services[0].command.ready: found x",
+        ),
+        (
+            "command/ready_within_s",
+            json!(0),
+            "services[0].command.ready_within_s: found 0",
+        ),
+        (
+            "endpoints/0/cpu_us",
+            json!(1),
+            "services[0].endpoints[0]: found sizes",
+        ),
+    ] {
+        let error = changed(own.clone(), &format!("/services/0/{pointer}"), value);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_service_outside_the_mesh_is_a_datastore() {
+    let mut outside = good();
+    outside["services"][2]["external"] = json!(true);
+    let error = changed(outside.clone(), "/services/2/protocol", json!("http"));
+    let expected = "services[2].external: found another protocol than tcp";
+    assert!(error.starts_with(expected), "{error}");
+    outside["services"][2]["protocol"] = json!("tcp");
+    let graph: ServiceGraph = serde_json::from_value(outside.clone()).unwrap();
+    assert_eq!(graph.validate(), Ok(()));
+    let error = changed(outside.clone(), "/services/2/replicas", json!(2));
+    assert!(error.contains("found several replicas"), "{error}");
+    let endpoints = json!([{"name": "rows", "service": "store", "path": "/rows"}]);
+    let error = changed(outside, "/mixes/0/endpoints", endpoints);
+    assert!(error.contains("found a service in a mix"), "{error}");
+}

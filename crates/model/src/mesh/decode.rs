@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::definition::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
+use super::definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 use super::envoy::EnvoyProgram;
 use super::feature::Feature;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
@@ -31,6 +31,8 @@ pub(crate) struct SettingsFile {
     access_log: Field<bool>,
     /// Which sides of a call have a proxy in the path; mutual TLS needs both.
     placement: Field<Placement>,
+    /// How services call those outside the mesh (`external: true` in the graph).
+    external: Field<External>,
     /// The Envoy: a version that tare installs, such as `1.39.3`, or the path of a program.
     #[schemars(with = "String")]
     envoy: Field<EnvoyProgram>,
@@ -45,6 +47,7 @@ impl SettingsFile {
             l7_stats: self.l7_stats.or(base.l7_stats)?,
             access_log: self.access_log.or(base.access_log)?,
             placement: self.placement.or(base.placement)?,
+            external: self.external.or(base.external)?,
             envoy: self.envoy.optional()?.or_else(|| base.envoy.clone()),
             version: base.version.clone(),
         })

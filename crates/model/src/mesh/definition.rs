@@ -39,6 +39,9 @@ pub struct MeshSettings {
     /// Which sides of a call have a proxy in the path.
     #[serde(skip_serializing_if = "Placement::is_both")]
     pub placement: Placement,
+    /// How services call those outside the mesh.
+    #[serde(skip_serializing_if = "External::is_outside")]
+    pub external: External,
     /// The Envoy of a mesh that tare configures; absent: the one that tare finds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub envoy: Option<EnvoyProgram>,
@@ -61,6 +64,28 @@ pub enum Placement {
     Server,
     /// The sidecars of the services that the generator calls, for these calls only: an ingress.
     Entry,
+}
+
+/// How services call a service outside the mesh, such as a datastore: one with `external: true` in the graph. Only
+/// the Envoys that tare configures can differ from `outside`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum External {
+    /// Through the sidecar of the caller, as plain TCP. The service has no sidecar.
+    #[default]
+    Outside,
+    /// Past the sidecar of the caller. The service has no sidecar.
+    Direct,
+    /// As any other service: it has a sidecar, and TLS if the mesh has TLS.
+    Meshed,
+}
+
+impl External {
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_outside(&self) -> bool {
+        *self == Self::Outside
+    }
 }
 
 impl Placement {
@@ -87,6 +112,7 @@ impl Default for MeshSettings {
             l7_stats: true,
             access_log: false,
             placement: Placement::Both,
+            external: External::Outside,
             envoy: None,
             version: None,
         }

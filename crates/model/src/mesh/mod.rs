@@ -10,7 +10,7 @@ mod kubernetes;
 
 pub(crate) use catalogue::Catalogue;
 pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
-pub use definition::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
+pub use definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 pub use envoy::{ENVOY_VERSIONS, EnvoyProgram};
 pub use feature::{
     CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,

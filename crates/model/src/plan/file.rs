@@ -17,7 +17,7 @@ use super::overload::OverloadFile;
 use super::prices::PricesFile;
 use super::repeats::RepeatsFile;
 use super::vary::VaryFile;
-use crate::graph::ServiceGraph;
+use crate::graph::{Generate, ServiceGraph};
 use crate::limits::{
     CONNECTIONS_MAX, INSTANCES_MAX, RERUNS_MAX, STREAMS_MAX, THREADS_MAX, TRIAL_TIMEOUT_NS_MAX,
     TRIAL_WINDOW_NS_MAX,
@@ -86,8 +86,8 @@ pub(super) struct PlanFile {
     expecting = "the workload"
 )]
 pub(super) struct WorkloadFile {
-    /// A built-in graph (emojivoto, bookinfo, chain-N, fanout-N, echo), a file, or the
-    /// graph itself. Default: emojivoto.
+    /// A built-in graph (emojivoto, bookinfo, chain-N, fanout-N, echo ...), a file, the settings of a generated
+    /// graph, or the graph itself. Default: emojivoto.
     pub(super) graph: Field<GraphEntry>,
     /// Number of instances, 1 to 1000. Default: 1.
     pub(super) instances: Field<Count<1, INSTANCES_MAX>>,
@@ -103,12 +103,21 @@ pub(super) struct GraphFile {
     pub(super) file: String,
 }
 
-/// The graph by name, in a file, or inline.
+/// A graph that is generated from a seed.
+#[derive(Debug, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GraphGenerate {
+    /// What it is like.
+    pub(super) generate: Generate,
+}
+
+/// The graph by name, in a file, generated, or inline.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged, inline)]
 pub(super) enum GraphEntry {
     Name(String),
     File(GraphFile),
+    Generate(GraphGenerate),
     Inline(Box<ServiceGraph>),
 }
 
@@ -120,7 +129,9 @@ impl<'de> Deserialize<'de> for GraphEntry {
             type Value = GraphEntry;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a graph, `file: PATH`, or a graph with `services`")
+                f.write_str(
+                    "the name of a graph, `file: PATH`, `generate: {services: 50}`, or a graph with `services`",
+                )
             }
 
             fn visit_str<E: Error>(self, name: &str) -> Result<GraphEntry, E> {
@@ -136,6 +147,10 @@ impl<'de> Deserialize<'de> for GraphEntry {
                     Some("file") => {
                         let file = map.next_value()?;
                         Ok(GraphEntry::File(GraphFile { file }))
+                    }
+                    Some("generate") => {
+                        let generate = map.next_value()?;
+                        Ok(GraphEntry::Generate(GraphGenerate { generate }))
                     }
                     _ => Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self)),
                 }

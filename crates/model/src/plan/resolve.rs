@@ -59,6 +59,15 @@ fn read(
     let catalogue = catalogue(problems, file.mesh_files, read_file);
     let environment_location = file.environment.location().unwrap_or(root.location);
     let environment = file.environment.or(Environment::Local);
+    let on_cluster = matches!(environment, Some(Environment::Kubernetes));
+    if on_cluster && workload.as_ref().is_some_and(|w| w.graph.has_commands()) {
+        problems
+            .add(
+                environment_location,
+                "the workload has services with `command`",
+            )
+            .expected("`environment: local` with them");
+    }
     let kubernetes = kubernetes(problems, file.kubernetes, environment);
     let meshes_location = file.meshes.location().unwrap_or(root.location);
     let meshes = meshes(
@@ -266,6 +275,13 @@ fn placed(
                     )
                     .expected("`placement: both` with TLS, which needs a proxy at both ends");
             }
+        }
+        if !mesh.settings.external.is_outside() && mesh.data_plane != DataPlaneKind::EnvoySidecar {
+            problems
+                .add(location, format!("`{name}` has a setting `external`"))
+                .expected(
+                    "`external: outside`; others are only for the Envoys that tare configures",
+                );
         }
         let Some(settings) = settings else {
             if mesh.data_plane.is_on_kubernetes() {

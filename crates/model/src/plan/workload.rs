@@ -1,8 +1,8 @@
-//! The workload of a plan: a graph by name, in a file, or inline.
+//! The workload of a plan: a graph by name, in a file, generated, or inline.
 
 use super::file::{GraphEntry, GraphFile, ReadFile, WorkloadFile};
 use super::resolved::Workload;
-use crate::graph::{N_MAX, ServiceGraph, builtin, builtins};
+use crate::graph::{ServiceGraph, builtin, builtins, n_max};
 use crate::source::{Count, Field, Location, Node, Problems, Short};
 use crate::text::one_of;
 
@@ -18,6 +18,13 @@ pub(super) fn resolve(
     let default = || GraphEntry::Name("emojivoto".to_owned());
     let graph = match file.graph.or_else(default)? {
         GraphEntry::Name(name) => by_name(problems, &name, graph_location),
+        GraphEntry::Generate(settings) => match settings.generate.graph() {
+            Ok(graph) => Some(graph),
+            Err(found) => {
+                problems.add_message(graph_location, &found);
+                None
+            }
+        },
         GraphEntry::Inline(graph) => valid(problems, *graph, root.find("workload.graph")),
         GraphEntry::File(GraphFile { file }) => match read_file(&file) {
             Ok(text) => {
@@ -63,14 +70,14 @@ pub(super) fn resolve(
 
 fn by_name(problems: &mut Problems, name: &str, location: Location) -> Option<ServiceGraph> {
     let graph = builtin(name);
-    let template = ["chain", "fanout"].iter().find(|kind| {
-        let n = name.strip_prefix(**kind).and_then(|n| n.strip_prefix('-'));
-        n.is_some_and(|n| n.parse::<i64>().is_ok())
+    let template = name.rsplit_once('-').and_then(|(kind, n)| {
+        n.parse::<i64>().ok()?;
+        Some((kind, n_max(kind)?))
     });
-    if let (None, Some(kind)) = (&graph, template) {
+    if let (None, Some((kind, max))) = (&graph, template) {
         problems
             .add(location, format!("no graph `{name}`"))
-            .expected(format!("N from 1 to {N_MAX} in `{kind}-N`"));
+            .expected(format!("N from 1 to {max} in `{kind}-N`"));
     } else if graph.is_none() {
         let all = builtins();
         problems

@@ -63,6 +63,8 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         name: name.to_owned(),
         protocol,
         app: None,
+        command: None,
+        external: false,
         uses: Vec::new(),
         replicas: 1,
         concurrency: 0,

@@ -66,10 +66,12 @@ pub(crate) struct Route {
     pub protocol: ServiceProtocol,
     /// Outbound address of this sidecar, for calls of the service. Those for HTTP are the same.
     pub listen: SocketAddrV4,
+    /// Whether requests that arrive at `listen` go to this service whatever their Host header is.
+    pub any_host: bool,
     /// The inbound listeners of the sidecars of its replicas; without these, the applications.
     pub addresses: Vec<SocketAddrV4>,
-    /// Identity that its certificate must contain.
-    pub identity: String,
+    /// Identity that its certificate must contain; `None` for a service outside the mesh, which has no TLS.
+    pub identity: Option<String>,
 }
 
 /// An application behind a sidecar.
@@ -100,8 +102,13 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
     }
     let is_tcp = |route: &&Route| route.protocol == ServiceProtocol::Tcp;
     let (tcp, http): (Vec<&Route>, Vec<&Route>) = proxy.routes.iter().partition(is_tcp);
-    if let Some(first) = http.first() {
-        listeners.push(outbound_listener(proxy, first.listen, &http));
+    let (alone, shared): (Vec<&Route>, Vec<&Route>) = http.into_iter().partition(|r| r.any_host);
+    if let Some(first) = shared.first() {
+        listeners.push(outbound_listener(OUTBOUND, proxy, first.listen, &shared));
+    }
+    for route in alone {
+        let name = tcp::outbound(&route.authority);
+        listeners.push(outbound_listener(&name, proxy, route.listen, &[route]));
     }
     for route in tcp {
         let name = tcp::outbound(&route.authority);
@@ -109,8 +116,9 @@ pub(crate) fn bootstrap(proxy: &Proxy) -> Value {
         listeners.push(listener(&name, route.listen, &chain));
     }
     for route in &proxy.routes {
-        let tls = proxy.tls.as_ref().map(|files| {
-            tls::upstream(files, mutual(proxy), &route.identity, alpn(route.protocol))
+        let tls = proxy.tls.as_ref().zip(route.identity.as_ref());
+        let tls = tls.map(|(files, identity)| {
+            tls::upstream(files, mutual(proxy), identity, alpn(route.protocol))
         });
         clusters.push(cluster(
             &route.authority,
@@ -177,23 +185,22 @@ fn mutual(proxy: &Proxy) -> bool {
     proxy.settings.mtls == Mtls::Strict
 }
 
-fn outbound_listener(proxy: &Proxy, address: SocketAddrV4, routes: &[&Route]) -> Value {
+fn outbound_listener(name: &str, proxy: &Proxy, address: SocketAddrV4, routes: &[&Route]) -> Value {
     let hosts: Vec<Value> = routes
         .iter()
         .map(|route| {
             let authority = &route.authority;
-            virtual_host(
-                proxy,
-                OUTBOUND,
-                authority,
-                &[authority.clone(), format!("{authority}:*")],
-            )
+            let domains = match route.any_host {
+                true => vec!["*".to_owned()],
+                false => vec![authority.clone(), format!("{authority}:*")],
+            };
+            virtual_host(proxy, OUTBOUND, authority, &domains)
         })
         .collect();
     // One port for all HTTP calls of the application: the first bytes show the protocol.
     let manager = connection_manager(proxy, OUTBOUND, "AUTO", &json!(hosts));
     let chain = json!({"filters": [network_filter(manager)]});
-    listener(OUTBOUND, address, &chain)
+    listener(name, address, &chain)
 }
 
 fn listener(name: &str, address: SocketAddrV4, chain: &Value) -> Value {

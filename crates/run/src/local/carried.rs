@@ -23,7 +23,10 @@ pub(super) async fn read(deployment: &LocalDeployment) -> Vec<Carried> {
 
 /// What each pod's sidecar has carried since `before`, by the index of the pod, and whether each sidecar
 /// is the same process as before.
-async fn grown(deployment: &LocalDeployment, before: &[Carried]) -> (Vec<Carried>, Proof) {
+pub(super) async fn grown(
+    deployment: &LocalDeployment,
+    before: &[Carried],
+) -> (Vec<Carried>, Proof) {
     let mut grown = vec![Carried::default(); deployment.topology.pods.len()];
     let reads = deployment.admins.iter().map(|(_, s)| admin::carried(s));
     let now = join_all(reads).await;
@@ -65,7 +68,7 @@ fn judge_tcp(topology: &Topology, sides: Sides, edges: &[Edge], grown: &[Carried
         let (from, to) = (&topology.pods[edge.from], &topology.pods[edge.to]);
         let check = || {
             wrong_arrival(to, edge, |received| received.sign_of_proxy())?;
-            if sides.outbound() {
+            if sides.outbound() && !to.is_direct() {
                 let listener = tcp::outbound(&authority(edge));
                 // Calls to several replicas leave at the same listener.
                 let leaving = edges.iter().filter(|e| e.from == edge.from);
@@ -75,7 +78,8 @@ fn judge_tcp(topology: &Topology, sides: Sides, edges: &[Edge], grown: &[Carried
             }
             // Calls of several pods arrive at the same listener.
             let arriving = edges.iter().filter(|e| e.to == edge.to);
-            let arriving = arriving.filter(|e| sides.inbound(&topology.pods[e.from]));
+            let is_in_mesh = !to.is_outside();
+            let arriving = arriving.filter(|e| is_in_mesh && sides.inbound(&topology.pods[e.from]));
             passed(&grown[edge.to], INBOUND, to, arriving.map(bytes).sum())
         };
         (format!("{} to {}", from.name, to.name), check())

@@ -1,5 +1,6 @@
 //! Child processes: starts them so that they end with tare, watches them, and ends them in order.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,26 @@ impl Launch<'_> {
         let mut command = Command::from(exec_command(self.tare, program));
         command
             .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(open_log(&self.log)?);
+        self.spawn(command)
+    }
+
+    /// Starts a program of the user: its name or path with its arguments, and its environment variables.
+    pub(crate) fn program(
+        self,
+        run: &[String],
+        env: &BTreeMap<String, String>,
+    ) -> io::Result<Process> {
+        let (program, arguments) = run.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::from(exec_command(self.tare, Path::new(program)));
+        // Its calls must not go to a proxy of the user's network.
+        for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+            command.env_remove(name);
+        }
+        command
+            .args(arguments)
+            .envs(env)
             .stdin(Stdio::null())
             .stdout(open_log(&self.log)?);
         self.spawn(command)

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::child::{self, Launch, Process};
+use super::command::{self, Program, Programs};
 use super::feature::{self, FeatureChecks};
 use super::probe::ProbeError;
 use super::program;
@@ -50,7 +51,8 @@ pub(super) async fn deploy(
 ) -> Result<LocalDeployment, EnvironmentError> {
     let workload = plan.workload_of(&trial.load);
     let (at, network) = local.free_network()?;
-    let topology = topology(&network, workload)?;
+    let external = trial.mesh.settings.external;
+    let topology = topology(&network, workload)?.with_external(external);
     let targets = topology.targets(Sides::of(&trial.mesh));
     for folder in [layout::LOGS, layout::CONFIG] {
         fs::create_dir_all(dir.join(folder))
@@ -67,6 +69,8 @@ pub(super) async fn deploy(
         mesh: trial.mesh.clone(),
         watched: Vec::new(),
         processes: Vec::new(),
+        programs: Programs::default(),
+        own: workload.graph.has_commands().then(|| workload.clone()),
         workers: JoinSet::new(),
         admins: Vec::new(),
         leaves: Vec::new(),
@@ -86,7 +90,7 @@ pub(super) async fn deploy(
     };
     if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {
         // The first error is the one to report.
-        let _ = child::end_all(deployment.processes).await;
+        let _ = child::end_all(std::mem::take(&mut deployment.processes)).await;
         return Err(error);
     }
     Ok(deployment)
@@ -110,6 +114,8 @@ async fn start(
     }
     // All at the same time, because a service is ready only when those that it calls are.
     let applications = applications(deployment, plan, trial, dir)?;
+    let marks = applications.iter().filter_map(Part::mark);
+    deployment.programs.marks = marks.collect();
     start_parts(tare, deployment, applications, None).await
 }
 
@@ -135,6 +141,7 @@ enum Role {
         /// File for the records.
         records: PathBuf,
     },
+    Program(Program),
 }
 
 /// Starts parts, at most `at_once` of them at the same time, and waits until they are ready. After
@@ -162,6 +169,7 @@ async fn start_parts(
         let Some(process) = process else { continue };
         let watched = WatchedProcess::process(&part.name, part.plane, process.pid);
         deployment.watched.push(watched);
+        deployment.watched.extend(part.children(process.pid));
         deployment.processes.push(process);
     }
     started
@@ -180,6 +188,7 @@ impl Part {
             } => launch.foreign(program, arguments),
             Role::FeatureService(at) => launch.worker(&["workload", "answer", &at.to_string()]),
             Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
+            Role::Program(program) => launch.program(&program.run, &program.env),
         };
         process.map_err(|e| EnvironmentError::start(&self.name, e))
     }
@@ -192,8 +201,28 @@ impl Part {
                 ready_when(process, answers).await
             }
             Role::Application { spec, records } => application_ready(process, spec, records).await,
+            Role::Program(program) => program.ready(process).await,
         };
         ready.map_err(|found| EnvironmentError::start(&self.name, found))
+    }
+
+    /// The name and the mark of a program of the user.
+    fn mark(&self) -> Option<(String, String)> {
+        match &self.role {
+            Role::Program(program) => Some((self.name.clone(), program.mark.clone())),
+            _ => None,
+        }
+    }
+
+    /// The processes that a program of the user has started, such as its workers.
+    fn children(&self, own: u32) -> Vec<WatchedProcess> {
+        let Some((name, mark)) = self.mark() else {
+            return Vec::new();
+        };
+        let children = command::marked(&mark).into_iter().filter(|pid| *pid != own);
+        let named = children
+            .map(|pid| WatchedProcess::process(format!("{name}/process-{pid}"), self.plane, pid));
+        named.collect()
     }
 }
 
@@ -220,7 +249,14 @@ fn sidecars(
     let mut parts = Vec::new();
     let sides = Sides::of(mesh);
     for (index, pod) in deployment.topology.pods.iter().enumerate() {
+        let has_tls = mesh.settings.mtls != Mtls::Off;
         if !pod.has_sidecar(sides) {
+            if has_tls {
+                // One for each pod, in the order of the pods.
+                deployment
+                    .leaves
+                    .push(local.authority.issue(&pod.identity)?);
+            }
             continue;
         }
         let keys = deployment._scratch.path();
@@ -228,7 +264,7 @@ fn sidecars(
         let file_name = pod.file_name();
         let mut proxy = proxy(&deployment.topology, pod, mesh, admin.clone(), &logs);
         proxy.feature = deployment.features.of_proxy(pod, &proxy.access_log)?;
-        if mesh.settings.mtls != Mtls::Off {
+        if has_tls {
             let leaf = local.authority.issue(&pod.identity)?;
             let files = local.authority.write(&leaf, keys, &file_name);
             proxy.tls = Some(files?);
@@ -368,9 +404,23 @@ fn applications(
         let Some(service) = &pod.service else {
             continue;
         };
+        let graph = &plan.workload_of(&trial.load).graph;
+        let scratch = deployment._scratch.path();
+        let program = Program::of(&deployment.topology, pod, graph, sides, scratch);
+        let program = program.map_err(|found| EnvironmentError::start(&pod.name, found))?;
+        let log = logs.join(format!("{}.log", pod.file_name()));
+        if let Some(program) = program {
+            parts.push(Part {
+                name: pod.name.clone(),
+                plane: Plane::Application,
+                log,
+                role: Role::Program(program),
+            });
+            continue;
+        }
         let spec = WorkloadSpec {
             schema_version: SCHEMA_VERSION,
-            graph: plan.workload_of(&trial.load).graph.clone(),
+            graph: graph.clone(),
             service: service.service.clone(),
             instance: service.instance.clone(),
             listen: pod.application().to_string(),
@@ -380,7 +430,7 @@ fn applications(
         parts.push(Part {
             name: pod.name.clone(),
             plane: Plane::Application,
-            log: logs.join(format!("{}.log", pod.file_name())),
+            log,
             role: Role::Application {
                 spec: serde_json::to_string(&spec)
                     .map_err(|e| EnvironmentError::start(&pod.name, e))?,

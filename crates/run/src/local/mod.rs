@@ -7,6 +7,7 @@
 mod calls;
 mod carried;
 mod child;
+mod command;
 mod deploy;
 pub(crate) mod die;
 mod echo;
@@ -16,6 +17,7 @@ pub mod probe;
 mod program;
 mod prove;
 pub(crate) mod scratch;
+mod sockets;
 mod topology;
 pub mod turn;
 mod workers;
@@ -30,7 +32,7 @@ use tare_analysis::proxy_config;
 use tare_model::calls::ServiceCalls;
 use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::{EnvoyProgram, Mesh};
-use tare_model::plan::Plan;
+use tare_model::plan::{Plan, Workload};
 use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 use tare_model::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
@@ -47,6 +49,7 @@ use crate::sidecar;
 pub use die::{die_with_parent, exec, is_worker};
 
 use child::Process;
+use command::Programs;
 use feature::FeatureChecks;
 use identity::{Authority, Leaf};
 use scratch::{Network, Scratch};
@@ -178,6 +181,10 @@ pub struct LocalDeployment {
     tcp_request_bytes: Option<u64>,
     watched: Vec<WatchedProcess>,
     processes: Vec<Process>,
+    /// The programs of the user. Dropped after `processes`, when they were killed.
+    programs: Programs,
+    /// The workload, if it has such programs.
+    own: Option<Workload>,
     workers: JoinSet<()>,
     /// The sidecars: index of the pod, and admin socket.
     admins: Vec<(usize, PathBuf)>,
@@ -324,14 +331,21 @@ impl Environment for Local {
         start_unix_ns: u64,
         window_ns: u64,
     ) -> Result<(), EnvironmentError> {
-        calls::announce(&deployment.topology, start_unix_ns, window_ns).await
+        match deployment.own {
+            Some(_) => Ok(()),
+            None => calls::announce(&deployment.topology, start_unix_ns, window_ns).await,
+        }
     }
 
     async fn calls(
         &mut self,
         deployment: &mut LocalDeployment,
     ) -> Result<Option<Vec<ServiceCalls>>, EnvironmentError> {
-        calls::collect(&deployment.topology).await.map(Some)
+        // Programs of the user do not time their calls.
+        match deployment.own {
+            Some(_) => Ok(None),
+            None => calls::collect(&deployment.topology).await.map(Some),
+        }
     }
 
     async fn start(
@@ -349,6 +363,7 @@ impl Environment for Local {
         let left = child::end_all(deployment.processes).await.into_iter();
         let found = "failed to end it: it is still running";
         events.extend(left.map(|name| not_removed(name, found)));
+        events.extend(deployment.programs.end());
         events
     }
 

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 
 use super::LocalDeployment;
 use super::carried;
+use super::command;
 use super::echo::{self, ECHO_PATH, Edge, Received};
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
@@ -34,21 +35,31 @@ pub(super) async fn before(
     let sides = Sides::of(&deployment.mesh);
     let before = carried::read(deployment).await;
     let threads = deployment.mesh.settings.concurrency;
-    let received = echo::all(topology, sides, threads).await;
+    // Programs of the user have no echo.
+    let (mut received, mut own) = (Vec::new(), Vec::new());
+    match &deployment.own {
+        Some(workload) => own = command::prove(deployment, workload).await,
+        None => received = echo::all(topology, sides, threads).await,
+    }
     let Some(placement) = sides.0 else {
-        return Ok(vec![no_proxy(topology, &received)]);
+        own.push(match deployment.own {
+            Some(_) => listeners(topology, sides).await,
+            None => no_proxy(topology, &received),
+        });
+        return Ok(own);
     };
     // A TCP proxy adds no header to a request.
     let to_tcp = |edge: &Edge| topology.pods[edge.to].is_tcp();
     let (tcp, received): (Vec<_>, Vec<_>) = received.into_iter().partition(to_tcp);
     let mut proofs = vec![sidecars_ready(deployment, version).await];
+    proofs.extend(own);
     if !received.is_empty() {
         proofs.push(through_sidecars(topology, placement, &received));
     }
     if !tcp.is_empty() {
         proofs.push(carried::tcp_calls(deployment, &tcp, &before).await);
     }
-    if !placement.is_both() {
+    if !placement.is_both() || topology.pods.iter().any(Pod::is_outside) {
         proofs.push(listeners(topology, sides).await);
     }
     match deployment.mesh.settings.mtls {
@@ -167,7 +178,10 @@ fn through_sidecars(topology: &Topology, placement: Placement, edges: &[Edge]) -
 
 /// Proves that sidecars listen on the sides of the placement, and that nothing listens on the other side.
 async fn listeners(topology: &Topology, sides: Sides) -> Proof {
-    let claim = "a proxy listens on the planned side of each pod, and none on another";
+    let claim = match sides.0 {
+        Some(_) => "a proxy listens on the planned side of each pod, and none on another",
+        None => "no proxy listens in any pod",
+    };
     let ports = topology.pods.iter().flat_map(|pod| {
         let planned = topology.routes(pod, sides);
         let outbound = topology.calls(pod).map(|call| call.outbound);
@@ -240,7 +254,7 @@ async fn strict(
     let (mut good, mut plain, mut without) = (Vec::new(), Vec::new(), Vec::new());
     let (mut wrong, mut forged) = (Vec::new(), Vec::new());
     for (pod, leaf) in topology.pods.iter().zip(&deployment.leaves) {
-        let Some(service) = &pod.service else {
+        let Some(service) = pod.service.as_ref().filter(|_| !pod.is_outside()) else {
             continue;
         };
         let with = |client: Option<&Leaf>| {
@@ -280,7 +294,7 @@ async fn server_certificates(deployment: &LocalDeployment) -> Result<Vec<Proof>,
     let (mut plain, mut without) = (Vec::new(), Vec::new());
     let pods = deployment.topology.pods.iter();
     for (pod, leaf) in pods.zip(&deployment.leaves) {
-        let Some(service) = &pod.service else {
+        let Some(service) = pod.service.as_ref().filter(|_| !pod.is_outside()) else {
             continue;
         };
         let tls = identity::client(None, leaf.der(), config::alpn(service.protocol))?;

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
 use tare_model::graph::{Service, ServiceGraph, ServiceProtocol};
-use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
+use tare_model::mesh::{DataPlaneKind, External, Mesh, Placement};
 use tare_model::plan::Workload;
 use tare_model::worker::Upstream;
 
@@ -62,6 +62,12 @@ pub(super) struct PodService {
     pub replica: Option<u32>,
     /// Protocol of the service.
     pub protocol: ServiceProtocol,
+    /// Whether it is a program of the user.
+    pub is_own: bool,
+    /// Whether it is outside the mesh: it has no sidecar, and calls of it have no TLS.
+    pub is_outside: bool,
+    /// Whether calls of it go past the sidecar of the caller.
+    pub is_direct: bool,
 }
 
 impl PodService {
@@ -124,7 +130,17 @@ impl Pod {
             Some(Placement::Entry) => self.callers.contains(&0),
             Some(Placement::Client) | None => false,
         };
-        reached && self.service.is_some()
+        reached && self.service.is_some() && !self.is_outside()
+    }
+
+    /// Whether it has a service outside the mesh.
+    pub(super) fn is_outside(&self) -> bool {
+        self.service.as_ref().is_some_and(|s| s.is_outside)
+    }
+
+    /// Whether calls of its service go past the sidecar of the caller.
+    pub(super) fn is_direct(&self) -> bool {
+        self.service.as_ref().is_some_and(|s| s.is_direct)
     }
 
     /// Whether it has a sidecar with an outbound side.
@@ -139,7 +155,7 @@ impl Pod {
 
     /// Where calls of `caller` arrive: at its sidecar or at its application.
     fn entrance(&self, sides: Sides, caller: &Pod) -> SocketAddrV4 {
-        match sides.inbound(caller) {
+        match sides.inbound(caller) && !self.is_outside() {
             true => self.inbound(),
             false => self.application(),
         }
@@ -160,10 +176,15 @@ impl Pod {
         SocketAddrV4::new(self.ip, OUTBOUND_PORT)
     }
 
+    /// Whether it has a program of the user, whose requests do not name the called service.
+    fn is_own(&self) -> bool {
+        self.service.as_ref().is_some_and(|s| s.is_own)
+    }
+
     /// Outbound address of its sidecar for the calls of a service, the one at this place among those that it
     /// calls.
     fn outbound_to(&self, place: usize, service: &PodService) -> SocketAddrV4 {
-        match service.is_tcp() {
+        match service.is_tcp() || self.is_own() {
             true => SocketAddrV4::new(self.ip, TCP_OUTBOUND_PORT + place as u16),
             false => self.outbound(),
         }
@@ -218,6 +239,9 @@ impl Topology {
                     service: service.name.clone(),
                     replica: (service.replicas > 1).then_some(replica),
                     protocol: service.protocol,
+                    is_own: service.command.is_some(),
+                    is_outside: service.external,
+                    is_direct: false,
                 };
                 let name = format!("{instance}/{}", in_pod.name());
                 add(name, spiffe_id(&instance, &service.name), Some(in_pod));
@@ -229,6 +253,15 @@ impl Topology {
             pod.calls.len() <= TCP_CALLS_MAX || topology.calls(pod).all(|c| !c.service.is_tcp())
         };
         topology.pods.iter().all(has_ports).then_some(topology)
+    }
+
+    /// The same, with the calls to services outside the mesh as the mesh has them.
+    pub(super) fn with_external(mut self, external: External) -> Self {
+        for service in self.pods.iter_mut().filter_map(|p| p.service.as_mut()) {
+            service.is_direct = service.is_outside && external == External::Direct;
+            service.is_outside &= external != External::Meshed;
+        }
+        self
     }
 
     fn connect(&mut self, workload: &Workload) {
@@ -282,7 +315,7 @@ impl Topology {
         sides: Sides,
     ) -> impl Iterator<Item = (&'a PodService, Upstream)> {
         self.calls(pod).map(move |call| {
-            let mut addresses: Vec<String> = match sides.outbound() {
+            let mut addresses: Vec<String> = match sides.outbound() && !call.service.is_direct {
                 true => vec![call.outbound.to_string()],
                 false => call.entrances(sides).map(|a| a.to_string()).collect(),
             };
@@ -300,12 +333,14 @@ impl Topology {
         if !sides.outbound() {
             return Vec::new();
         }
-        let called = self.calls(pod).map(|call| Route {
+        let calls = self.calls(pod).filter(|call| !call.service.is_direct);
+        let called = calls.map(|call| Route {
             authority: call.service.authority(),
             protocol: call.service.protocol,
             listen: call.outbound,
+            any_host: pod.is_own(),
             addresses: call.entrances(sides).collect(),
-            identity: call.replicas[0].identity.clone(),
+            identity: (!call.service.is_outside).then(|| call.replicas[0].identity.clone()),
         });
         called.collect()
     }
@@ -327,10 +362,11 @@ impl Topology {
         })
     }
 
-    /// Outbound addresses of sidecars for TCP services.
+    /// Outbound addresses of sidecars for one service each: for TCP services, and for programs of the user.
     pub(super) fn tcp_outbound(&self) -> impl Iterator<Item = SocketAddrV4> {
         let calls = self.pods.iter().flat_map(|pod| self.calls(pod));
-        calls.filter(|c| c.service.is_tcp()).map(|c| c.outbound)
+        let all = calls.map(|c| c.outbound);
+        all.filter(|address| address.port() != OUTBOUND_PORT)
     }
 }
 

@@ -88,12 +88,12 @@ fn read_spec(from: impl Read) -> anyhow::Result<WorkloadSpec> {
 fn list() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for b in graph::builtins() {
-        writeln!(out, "{:<12} {}", b.name, b.title)?;
+        writeln!(out, "{:<17} {}", b.name, b.title)?;
     }
     writeln!(out)?;
     writeln!(
         out,
-        "N is a number from 1 to 50. `tare workload show emojivoto` prints one."
+        "N is a number from 1 to 50 (generated-N: to 200). `tare workload show emojivoto` prints one."
     )
 }
 

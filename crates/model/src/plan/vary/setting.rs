@@ -190,6 +190,17 @@ pub(super) fn missing(kind: FactorKind, workload: &Workload, load: &Load) -> Opt
             .flat_map(|m| &m.endpoints)
     };
     let apps = format!("the services of `{name}` are built-in applications");
+    let of_servers = [
+        FactorKind::ResponseBytes,
+        FactorKind::RequestBytes,
+        FactorKind::Protocol,
+        FactorKind::Replicas,
+    ];
+    if graph.has_commands() && of_servers.contains(&kind) {
+        return Some(format!(
+            "`{name}` has services that are programs of your own"
+        ));
+    }
     let (possible, why) = match kind {
         FactorKind::Depth => (
             template("chain"),

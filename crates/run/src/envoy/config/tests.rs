@@ -11,8 +11,9 @@ pub(in crate::envoy) fn proxy(tls: bool) -> Proxy {
             authority: "back.shop-0".to_owned(),
             protocol: ServiceProtocol::Grpc,
             listen: at(2, 15001),
+            any_host: false,
             addresses: vec![at(3, 15006), at(4, 15006)],
-            identity: "spiffe://tare.local/ns/shop-0/sa/back".to_owned(),
+            identity: Some("spiffe://tare.local/ns/shop-0/sa/back".to_owned()),
         }],
         inbound: Some(Inbound {
             listen: at(2, 15006),
@@ -214,4 +215,32 @@ fn the_generators_sidecar_has_no_inbound_listener() {
     let listeners = b["static_resources"]["listeners"].as_array().unwrap();
     assert_eq!(listeners.len(), 1);
     assert_eq!(listeners[0]["name"], OUTBOUND);
+}
+
+#[test]
+fn calls_of_a_program_of_the_user_are_routed_by_their_port() {
+    let mut p = proxy(true);
+    let mut other = p.routes[0].clone();
+    (other.authority, other.identity) = ("store.shop-0".to_owned(), None);
+    other.listen.set_port(15101);
+    p.routes.push(other);
+    for route in &mut p.routes {
+        route.any_host = true;
+    }
+    let b = bootstrap(&p);
+    for (place, name) in [(1, "outbound.back.shop-0"), (2, "outbound.store.shop-0")] {
+        let listener = at(&b, "/static_resources/listeners").get(place).unwrap();
+        assert_eq!(listener["name"], name);
+        let manager = at(listener, "/filter_chains/0/filters/0/typed_config");
+        assert_eq!(manager["stat_prefix"], OUTBOUND);
+        let domains = at(manager, "/route_config/virtual_hosts/0/domains");
+        assert_eq!(*domains, json!(["*"]));
+    }
+    let clusters = at(&b, "/static_resources/clusters").as_array().unwrap();
+    let with_tls = clusters.iter().map(|c| c["transport_socket"].is_object());
+    assert_eq!(
+        with_tls.collect::<Vec<_>>(),
+        [false, true, false],
+        "none outside the mesh"
+    );
 }

@@ -241,3 +241,29 @@ fn addresses_are_distinct_and_valid_for_hosts() {
     assert!(ips.iter().all(|ip| !matches!(ip.octets()[3], 0 | 255)));
     assert_eq!(Topology::new(&workload(40_000), 70), None);
 }
+
+#[test]
+fn calls_to_a_service_outside_the_mesh_pass_the_sidecar_of_the_caller_or_none() {
+    let mut workload = workload(1);
+    let back = &mut workload.graph.services[1];
+    (back.protocol, back.external) = (ServiceProtocol::Tcp, true);
+    let both = Sides(Some(Placement::Both));
+    let way = |external| {
+        let t = Topology::new(&workload, 70)
+            .unwrap()
+            .with_external(external);
+        let (front, back) = (&t.pods[1], &t.pods[2]);
+        let routes = t.routes(front, both).into_iter();
+        let routes: Vec<_> = routes
+            .map(|r| (r.addresses[0].to_string(), r.identity.is_some()))
+            .collect();
+        let first = t.upstreams(front, both)["back"].connect.clone();
+        (first, routes, back.has_sidecar(both))
+    };
+    let (sidecar, back) = ("127.70.0.2:15100".to_owned(), "127.70.0.3:15080".to_owned());
+    let outside = (sidecar.clone(), vec![(back.clone(), false)], false);
+    assert_eq!(way(External::Outside), outside);
+    assert_eq!(way(External::Direct), (back, vec![], false));
+    let meshed = vec![("127.70.0.3:15006".to_owned(), true)];
+    assert_eq!(way(External::Meshed), (sidecar, meshed, true));
+}

@@ -1,0 +1,380 @@
+//! Services that are programs of the user: how they start, when they are ready, and the proof that their calls pass
+//! the sidecars. Such a program has none of the endpoints of tare's own servers.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::time::Duration;
+
+use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
+use tare_model::plan::Workload;
+use tare_model::trial::{Event, EventKind, Proof};
+use tokio::time::Instant;
+
+use super::LocalDeployment;
+use super::carried;
+use super::child::Process;
+use super::probe;
+use super::prove::{Check, all_pass};
+use super::sockets;
+use super::topology::{Pod, PodService, Sides, Topology};
+use crate::envoy::config::{INBOUND, OUTBOUND};
+use crate::now::event;
+
+/// Interval between readiness checks.
+const POLL: Duration = Duration::from_millis(100);
+/// How long a program may listen only where it should not before it counts as misplaced.
+const MISPLACED_AFTER: Duration = Duration::from_secs(2);
+/// Environment variable by which the processes of a program are found. They inherit it.
+const MARK: &str = "TARE_SERVICE";
+
+/// A program to start.
+pub(super) struct Program {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// Its environment variables.
+    pub env: BTreeMap<String, String>,
+    /// Value of the variable [`MARK`], unique on this machine.
+    pub mark: String,
+    ready: String,
+    ready_within: Duration,
+    address: SocketAddrV4,
+    authority: String,
+    /// Whether other services use the port of this one, on other addresses.
+    has_neighbours: bool,
+    /// Whether the same program runs several times.
+    has_copies: bool,
+}
+
+impl Program {
+    /// The program of a pod; `None` if tare's own server serves it. `scratch` is a directory of this deployment alone.
+    pub(super) fn of(
+        topology: &Topology,
+        pod: &Pod,
+        graph: &ServiceGraph,
+        sides: Sides,
+        scratch: &Path,
+    ) -> Result<Option<Self>, String> {
+        let Some((service, command)) = pod.service.as_ref().and_then(|service| {
+            let command = graph.service(&service.service)?.command.as_ref();
+            Some((service, command?))
+        }) else {
+            return Ok(None);
+        };
+        let upstreams = topology.upstreams(pod, sides);
+        let value = |name: &str, of: Option<&str>| {
+            let address = match of {
+                Some(of) => upstreams.get(of)?.connect.clone(),
+                None => pod.application().to_string(),
+            };
+            let (host, port) = address.split_once(':')?;
+            Some(match name {
+                "url" => format!("http://{address}"),
+                "host" => host.to_owned(),
+                "port" => port.to_owned(),
+                "instance" => service.instance.clone(),
+                _ => address,
+            })
+        };
+        let fill = |text: &String| {
+            let filled = graph::fill(text, value);
+            filled.map_err(|place| format!("found {place}, which has no value"))
+        };
+        let mark = scratch.join(pod.file_name()).display().to_string();
+        let run = command.run.iter().map(fill).collect::<Result<_, _>>()?;
+        let filled = command
+            .env
+            .iter()
+            .map(|(name, text)| Ok((name.clone(), fill(text)?)));
+        let mut env: BTreeMap<String, String> = filled.collect::<Result<_, String>>()?;
+        env.insert(MARK.to_owned(), mark.clone());
+        Ok(Some(Self {
+            run,
+            env,
+            mark,
+            ready: command.ready.clone(),
+            ready_within: Duration::from_secs(u64::from(command.ready_within_s)),
+            address: pod.application(),
+            authority: service.authority(),
+            has_neighbours: topology.services().count() > 1,
+            has_copies: topology
+                .services()
+                .filter(|(_, s)| s.service == service.service)
+                .count()
+                > 1,
+        }))
+    }
+
+    /// Waits until the program is ready.
+    ///
+    /// # Errors
+    /// How it failed, with the last lines of its output.
+    pub(super) async fn ready(&self, process: &mut Process) -> Result<(), String> {
+        let start = Instant::now();
+        let (mut misplaced_since, mut polls) = (None, 0);
+        loop {
+            tokio::time::sleep(POLL).await;
+            let http = ServiceProtocol::Http;
+            let answer =
+                probe::get_at(self.address, http, None, &self.authority, &self.ready).await;
+            let is_ready = answer
+                .as_ref()
+                .is_ok_and(|a| (200..400).contains(&a.status));
+            if let Some(how) = process.ended_now() {
+                return Err(how + &self.port_taken());
+            }
+            polls += 1;
+            // This reads the sockets of all processes.
+            let misplaced = match is_ready || polls % 10 == 0 {
+                true => self.misplaced(),
+                false => continue,
+            };
+            let since = *misplaced_since.get_or_insert_with(Instant::now);
+            match &misplaced {
+                Some(found) if is_ready || since.elapsed() > MISPLACED_AFTER => {
+                    return Err(format!("{found}{}", process.log_tail()));
+                }
+                Some(_) => {}
+                None => misplaced_since = None,
+            }
+            if is_ready {
+                return Ok(());
+            }
+            if start.elapsed() > self.ready_within {
+                let seen = match answer {
+                    Ok(answer) => format!("status {}", answer.status),
+                    Err(error) => error.to_string(),
+                };
+                let within_s = self.ready_within.as_secs();
+                return Err(format!(
+                    "not ready within {within_s} s: GET {} on {}: {seen}{}",
+                    self.ready,
+                    self.address,
+                    process.log_tail()
+                ));
+            }
+        }
+    }
+
+    /// Which other program of the deployment has taken the port of this one, for a message.
+    fn port_taken(&self) -> String {
+        let deployment = Path::new(&self.mark).parent().unwrap_or(Path::new("/"));
+        let programs = sockets::with_variable(MARK, &deployment.display().to_string());
+        let taken = programs.into_iter().find_map(|(pid, mark)| {
+            let listening = sockets::listening(&[pid]);
+            let mut all = listening.into_iter().filter(|a| a.ip().is_unspecified());
+            let address = all.find(|a| a.port() == self.address.port())?;
+            let name = Path::new(&mark).file_name()?.to_string_lossy().into_owned();
+            Some(format!("; {name} listens on all addresses ({address})"))
+        });
+        taken.unwrap_or_default()
+    }
+
+    /// What is wrong with the addresses that the program listens on, if it listens.
+    fn misplaced(&self) -> Option<String> {
+        self.misplaced_among(&sockets::listening(&marked(&self.mark)))
+    }
+
+    fn misplaced_among(&self, listening: &[SocketAddr]) -> Option<String> {
+        let expected = format!("expected only {}, which is {{address}}", self.address);
+        let takes_the_port =
+            |a: &&SocketAddr| a.ip().is_unspecified() && a.port() == self.address.port();
+        let of_all = listening.iter().find(takes_the_port);
+        if let Some(found) = of_all.filter(|_| self.has_neighbours) {
+            return Some(format!(
+                "it listens on all addresses ({found}), so that no other service can use this port; {expected}"
+            ));
+        }
+        let is_planned = |a: &&SocketAddr| **a == self.address.into() || takes_the_port(a);
+        let is_there = listening.iter().any(|a| is_planned(&a));
+        let others = listening.iter().filter(|a| !is_planned(a));
+        let mut fixed = others.filter(|a| a.ip() != *self.address.ip() || !is_there);
+        let found = fixed.next().filter(|_| self.has_copies || !is_there)?;
+        Some(match is_there {
+            true => format!(
+                "it listens on {found} as well, which another instance of it cannot; {expected}"
+            ),
+            false => format!("it listens on {found}; {expected}"),
+        })
+    }
+}
+
+/// The processes of the programs of a deployment. Dropping it kills those that are left.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    /// Names of the pods, with their marks.
+    pub marks: Vec<(String, String)>,
+}
+
+impl Programs {
+    /// Kills the processes that the programs have started and not ended. Returns an event for each.
+    pub(super) fn end(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (name, mark) in std::mem::take(&mut self.marks) {
+            for pid in marked(&mark) {
+                let command = sockets::command_line(pid);
+                let found =
+                    format!("left the process {pid} ({command}) when it ended; tare killed it");
+                sockets::kill(pid);
+                events.push(event(EventKind::RemovedByForce, &name, found));
+            }
+        }
+        events
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// The processes of a program, its own and those that it has started.
+pub(super) fn marked(mark: &str) -> Vec<u32> {
+    let found = sockets::with_variable(MARK, mark).into_iter();
+    let same = found.filter(|(_, found)| found == mark);
+    same.map(|(pid, _)| pid).collect()
+}
+
+/// Requests each endpoint of the mix once, and proves by the counters of the sidecars that each call that the graph
+/// states passed them. Endpoints that are not requested with GET, or with a body, and calls with a `share` are left out.
+pub(super) async fn prove(deployment: &LocalDeployment, workload: &Workload) -> Vec<Proof> {
+    let sides = Sides::of(&deployment.mesh);
+    let (mut answers, mut passed) = (Vec::new(), Vec::new());
+    let mix = workload.graph.mix(&workload.mix);
+    let endpoints: Vec<_> = mix
+        .into_iter()
+        .flat_map(|m| &m.endpoints)
+        .filter(|e| e.method == "GET" && e.request_bytes == 0)
+        .collect();
+    for ((instance, service), target) in &deployment.targets {
+        for endpoint in endpoints.iter().filter(|e| e.service == *service) {
+            let name = format!("{instance}/{service} GET {}", endpoint.path);
+            let before = carried::read(deployment).await;
+            let answer = request(&workload.graph, service, &endpoint.path, target).await;
+            let is_good = answer.is_ok();
+            answers.push((name.clone(), answer));
+            if is_good && sides.0.is_some() {
+                let mut expected = Expected::default();
+                expected.add(&workload.graph, service, &endpoint.path, 1);
+                let (grown, _) = carried::grown(deployment, &before).await;
+                let pods = deployment.topology.pods.iter().zip(&grown);
+                for (pod, grown) in pods {
+                    let Some(of) = pod.service.as_ref().filter(|s| s.instance == *instance) else {
+                        continue;
+                    };
+                    let counted = Counted {
+                        received: grown.of(INBOUND).requests,
+                        made: grown.of(OUTBOUND).requests,
+                    };
+                    passed.push((name.clone(), expected.check(sides, pod, of, counted)));
+                }
+            }
+        }
+    }
+    let mut proofs = vec![all_pass("every endpoint answers", answers)];
+    if sides.0.is_some() {
+        let claim = "every call that the graph states passes through the sidecars in its path";
+        proofs.push(all_pass(claim, passed));
+    }
+    proofs
+}
+
+async fn request(
+    graph: &ServiceGraph,
+    service: &str,
+    path: &str,
+    target: &tare_model::worker::Upstream,
+) -> Check {
+    let address = target.connect.parse().map_err(|_| "invalid address")?;
+    let protocol = graph.service(service).map(|s| s.protocol);
+    let protocol = protocol.unwrap_or(ServiceProtocol::Http);
+    let answer = probe::get_at(address, protocol, None, &target.authority, path).await;
+    match answer {
+        Ok(answer) if answer.status < 400 => Ok(None),
+        Ok(answer) => Err(format!(
+            "status {}: {}",
+            answer.status,
+            first_line(&answer.text())
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(200)
+        .collect()
+}
+
+/// HTTP requests that a service receives and makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counted {
+    received: u64,
+    made: u64,
+}
+
+/// The fewest that a request of the load leads to, by service.
+#[derive(Debug, Default)]
+struct Expected(BTreeMap<String, Counted>);
+
+impl Expected {
+    fn add(&mut self, graph: &ServiceGraph, service: &str, path: &str, times: u64) {
+        let Some(called) = graph.service(service) else {
+            return;
+        };
+        if called.protocol != ServiceProtocol::Tcp {
+            self.0.entry(service.to_owned()).or_default().received += times;
+        }
+        let path = path.split('?').next().unwrap_or(path);
+        let endpoint = called.endpoints.iter().find(|e| e.path == path);
+        let steps = endpoint.iter().flat_map(|e| &e.calls);
+        for call in steps.flat_map(|s| &s.parallel).filter(|c| c.share >= 1.0) {
+            let times = times * u64::from(call.times);
+            let is_tcp = graph
+                .service(&call.service)
+                .is_some_and(|s| s.protocol == ServiceProtocol::Tcp);
+            if !is_tcp {
+                self.0.entry(service.to_owned()).or_default().made += times;
+            }
+            self.add(graph, &call.service, &call.path, times);
+        }
+    }
+
+    fn check(&self, sides: Sides, pod: &Pod, service: &PodService, found: Counted) -> Check {
+        // Each replica receives a part only.
+        let replicated = service.replica.is_some();
+        let expected = match self.0.get(&service.service) {
+            Some(expected) if !replicated => *expected,
+            _ => Counted::default(),
+        };
+        let is_inbound = pod.has_inbound(sides);
+        let (left, due) = (found.made, expected.made);
+        if sides.outbound() && left < due {
+            return Err(format!(
+                "{left} requests left the sidecar of {}, expected at least {due}: the others went past it",
+                pod.name
+            ));
+        }
+        let (reached, due) = (found.received, expected.received);
+        // With a proxy only at the entry, calls between services pass none.
+        let due = match sides.inbound(pod) || pod.callers == [0] {
+            true => due,
+            false => 0,
+        };
+        if is_inbound && reached < due {
+            return Err(format!(
+                "{reached} requests reached the sidecar of {}, expected at least {due}: the others went past it",
+                pod.name
+            ));
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

@@ -1,0 +1,114 @@
+//! Programs of the user, without processes.
+
+use super::*;
+
+fn graph() -> ServiceGraph {
+    serde_json::from_value(serde_json::json!({
+        "name": "own",
+        "services": [
+            {"name": "front", "protocol": "http", "command": {"run": ["front", "{url:back}"]},
+             "endpoints": [{"path": "/", "calls": [{"service": "back", "path": "/items", "times": 2},
+                                                     {"service": "back", "path": "/", "share": 0.5}]}]},
+            {"name": "back", "protocol": "http", "endpoints": [
+                {"path": "/items", "calls": [{"service": "store", "path": "/"}]}, {"path": "/"}]},
+            {"name": "store", "protocol": "tcp", "endpoints": [{"path": "/"}]},
+        ],
+        "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "front", "path": "/"}]}],
+    }))
+    .unwrap()
+}
+
+#[test]
+fn calls_that_go_past_a_sidecar_are_found() {
+    let graph = graph();
+    graph.validate().unwrap();
+    let workload = Workload {
+        graph,
+        instances: 1,
+        mix: "default".to_owned(),
+    };
+    let topology = Topology::new(&workload, 70).unwrap();
+    let mut expected = Expected::default();
+    expected.add(&workload.graph, "front", "/?x=1", 1);
+    let both = Sides(Some(tare_model::mesh::Placement::Both));
+    let check = |place: usize, received, made| {
+        let pod = &topology.pods[place];
+        let service = pod.service.as_ref().unwrap();
+        expected.check(both, pod, service, Counted { received, made })
+    };
+    assert_eq!(check(1, 1, 2), Ok(None));
+    let error = check(1, 1, 1).unwrap_err();
+    assert!(
+        error.starts_with("1 requests left the sidecar of own-0/front, expected at least 2"),
+        "{error}"
+    );
+    assert_eq!(check(2, 2, 0), Ok(None), "calls over TCP are not counted");
+    let error = check(2, 0, 0).unwrap_err();
+    assert!(
+        error.starts_with("0 requests reached the sidecar of own-0/back, expected at least 2"),
+        "{error}"
+    );
+    assert_eq!(check(3, 0, 0), Ok(None));
+}
+
+#[test]
+fn addresses_on_which_programs_would_collide_are_refused() {
+    let workload = |instances| Workload {
+        graph: graph(),
+        instances,
+        mix: "default".to_owned(),
+    };
+    let misplaced = |instances, listening: &[&str]| {
+        let workload = workload(instances);
+        let topology = Topology::new(&workload, 70).unwrap();
+        let pod = &topology.pods[1];
+        let program = Program::of(&topology, pod, &workload.graph, Sides(None), Path::new("/"));
+        let listening: Vec<SocketAddr> = listening.iter().map(|a| a.parse().unwrap()).collect();
+        program.unwrap().unwrap().misplaced_among(&listening)
+    };
+    let own = "127.70.0.2:15080";
+    assert_eq!(misplaced(2, &[]), None);
+    assert_eq!(misplaced(2, &[own, "127.70.0.2:9090"]), None);
+    assert_eq!(
+        misplaced(1, &[own, "127.0.0.1:9090"]),
+        None,
+        "nobody else has this port"
+    );
+    let found = misplaced(2, &[own, "127.0.0.1:9090"]).unwrap();
+    assert!(found.starts_with("it listens on 127.0.0.1:9090 as well, which another instance"));
+    let found = misplaced(1, &["0.0.0.0:15080"]).unwrap();
+    assert!(
+        found.starts_with("it listens on all addresses (0.0.0.0:15080)"),
+        "{found}"
+    );
+    let expected =
+        "it listens on 127.70.0.2:8080; expected only 127.70.0.2:15080, which is {address}";
+    assert_eq!(misplaced(1, &["127.70.0.2:8080"]).unwrap(), expected);
+}
+
+#[test]
+fn places_name_the_next_sidecar_or_the_called_service_itself() {
+    let workload = Workload {
+        graph: graph(),
+        instances: 2,
+        mix: "default".to_owned(),
+    };
+    let topology = Topology::new(&workload, 70).unwrap();
+    let run = |sides| {
+        let pod = &topology.pods[1];
+        let scratch = Path::new("/scratch");
+        let program = Program::of(&topology, pod, &workload.graph, sides, scratch);
+        program.unwrap().unwrap().run[1].clone()
+    };
+    let both = Sides(Some(tare_model::mesh::Placement::Both));
+    assert_eq!(run(both), "http://127.70.0.2:15100");
+    assert_eq!(run(Sides(None)), "http://127.70.0.3:15080");
+    let none = Program::of(
+        &topology,
+        &topology.pods[2],
+        &workload.graph,
+        both,
+        Path::new("/"),
+    );
+    assert!(none.unwrap().is_none());
+}

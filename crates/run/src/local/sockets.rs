@@ -1,0 +1,127 @@
+//! Processes of this machine by an environment variable, and the addresses that they listen on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The processes with an environment variable whose value begins with `prefix`, and the values; without those that have
+/// ended.
+pub(super) fn with_variable(name: &str, prefix: &str) -> Vec<(u32, String)> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    // The environment of a process that has ended is empty.
+    let value = |pid: u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let text = String::from_utf8_lossy(&environment);
+        let mut values = text
+            .split('\0')
+            .filter_map(|v| v.strip_prefix(name)?.strip_prefix('='));
+        let value = values.find(|v| v.starts_with(prefix))?;
+        Some((pid, value.to_owned()))
+    };
+    pids.filter_map(value).collect()
+}
+
+/// The command line of a process, for messages.
+pub(super) fn command_line(pid: u32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).replace('\0', " ");
+    text.trim().to_owned()
+}
+
+/// Sends SIGKILL.
+pub(super) fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// The addresses on which these processes listen for TCP.
+pub(super) fn listening(pids: &[u32]) -> Vec<SocketAddr> {
+    let mut inodes = BTreeSet::new();
+    for pid in pids {
+        let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            continue;
+        };
+        inodes.extend(files.filter_map(|f| {
+            let target = fs::read_link(f.ok()?.path()).ok()?;
+            let inode = target
+                .to_str()?
+                .strip_prefix("socket:[")?
+                .strip_suffix(']')?;
+            inode.parse::<u64>().ok()
+        }));
+    }
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
+    let texts = tables.filter_map(|path| fs::read_to_string(path).ok());
+    let sockets: Vec<(SocketAddr, u64)> = texts.flat_map(|text| parse(&text)).collect();
+    let own = sockets
+        .into_iter()
+        .filter(|(_, inode)| inodes.contains(inode));
+    own.map(|(address, _)| address).collect()
+}
+
+/// The listening sockets of a table of the kernel: address and inode.
+///
+/// Source: Linux, Documentation/networking/proc_net_tcp.rst. Addresses are words of 32 bits in the byte order
+/// of the machine, ports are numbers; state 0A is LISTEN.
+fn parse(table: &str) -> Vec<(SocketAddr, u64)> {
+    let socket = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        if *fields.get(3)? != "0A" {
+            return None;
+        }
+        let (ip, port) = fields.get(1)?.split_once(':')?;
+        let words = ip.as_bytes().chunks(8).map(|word| {
+            let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;
+            Some(word.to_ne_bytes())
+        });
+        let bytes = words.collect::<Option<Vec<_>>>()?.concat();
+        let ip = match <[u8; 4]>::try_from(&bytes[..]) {
+            Ok(four) => IpAddr::V4(Ipv4Addr::from(four)),
+            Err(_) => {
+                IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(&bytes[..]).ok()?)).to_canonical()
+            }
+        };
+        let port = u16::from_str_radix(port, 16).ok()?;
+        Some((SocketAddr::new(ip, port), fields.get(9)?.parse().ok()?))
+    };
+    table.lines().filter_map(socket).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_listeners_of_this_process_are_found() {
+        let four = TcpListener::bind("127.71.0.9:0").unwrap();
+        let all = TcpListener::bind("[::]:0").unwrap();
+        let found = listening(&[std::process::id()]);
+        assert!(found.contains(&four.local_addr().unwrap()), "{found:?}");
+        assert!(found.contains(&all.local_addr().unwrap()), "{found:?}");
+        assert_eq!(listening(&[]), []);
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_variable_and_killed() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .env("TARE_TEST_SOCKETS", "a mark")
+            .spawn()
+            .unwrap();
+        // The new program has its environment once `spawn` returns.
+        let found = with_variable("TARE_TEST_SOCKETS", "a m");
+        assert_eq!(found, [(child.id(), "a mark".to_owned())]);
+        assert_eq!(command_line(child.id()), "sleep 600");
+        assert_eq!(with_variable("TARE_TEST_SOCKETS", "b"), []);
+        kill(child.id());
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(with_variable("TARE_TEST_SOCKETS", "a mark"), []);
+    }
+}
