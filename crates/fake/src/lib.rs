@@ -261,6 +261,7 @@ pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
 /// [`RunError`], as for [`experiment::run`].
 pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
     let manifest = RunManifest {
+        profile: false,
         notes: Vec::new(),
         schema_version: tare_model::SCHEMA_VERSION,
         id: "virtual".into(),

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::envoy::EnvoyProgram;
+use super::exec::ExecSidecar;
 use super::feature::Feature;
 use super::kubernetes::MeshKubernetes;
 use crate::plan::check_version;
@@ -16,6 +17,8 @@ pub enum DataPlaneKind {
     None,
     /// An Envoy beside each service and beside the generator.
     EnvoySidecar,
+    /// A program of the user's beside each service, for inbound connections only.
+    Exec,
     /// A proxy in each pod, injected by the mesh. Kubernetes only.
     Sidecar,
     /// A proxy on each node, with or without waypoints. Kubernetes only.
@@ -116,6 +119,9 @@ pub struct Mesh {
     pub data_plane: DataPlaneKind,
     /// Settings in force.
     pub settings: MeshSettings,
+    /// How the sidecars of a data plane `exec` are started; absent in other meshes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecSidecar>,
     /// Its definition on Kubernetes; absent in other environments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<MeshKubernetes>>,
@@ -153,7 +159,7 @@ impl Mesh {
                      `kubernetes: {{releases: [{{name: ..., version: {version}}}]}}` and a `name`"
                 ));
             }
-            (DataPlaneKind::None | DataPlaneKind::Installed, _) => {
+            (DataPlaneKind::None | DataPlaneKind::Exec | DataPlaneKind::Installed, _) => {
                 return Err(format!(
                     "found a version of `{name}`, which tare does not install, expected `{name}`"
                 ));
