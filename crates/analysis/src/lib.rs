@@ -12,6 +12,7 @@ pub mod history;
 pub mod judge;
 pub mod limit;
 pub mod overload;
+pub mod profile;
 pub mod proxy_config;
 pub mod resources;
 pub mod run_queue;

@@ -269,6 +269,7 @@ pub fn run_plan(dir: &Path, plan: Plan) -> Result<Outcome, RunError> {
 /// [`RunError`], as for [`experiment::run`].
 pub fn run_plan_with(dir: &Path, plan: Plan, faults: Vec<Fault>) -> Result<Outcome, RunError> {
     let manifest = RunManifest {
+        profile: false,
         notes: Vec::new(),
         schema_version: tare_model::SCHEMA_VERSION,
         id: "virtual".into(),

@@ -3,18 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use tare_analysis::compare::Side;
+use tare_analysis::profile;
 use tare_model::layout;
 use tare_model::summary::Summary;
 use tare_model::summary::clusters::{ClustersComparison, ClustersManifest};
 
 use crate::page::render_report;
+use crate::profiles;
 use crate::store::{LoadedRun, StoreError, load_run};
 use crate::terminal::render_clusters;
 
 /// Returns the analysis of a loaded run.
 #[must_use]
 pub fn summarise(run: &LoadedRun) -> Summary {
-    tare_analysis::summary::summarise(&run.manifest, &run.trials, run.notes.clone())
+    let mut summary =
+        tare_analysis::summary::summarise(&run.manifest, &run.trials, run.notes.clone());
+    summary.profiles = profile::analyse(&run.profiles, &summary.comparisons).map(|p| p.summary);
+    summary
 }
 
 impl LoadedRun {
@@ -29,7 +34,7 @@ impl LoadedRun {
     }
 }
 
-/// Writes `summary.json` and `report.html` again, from the run directory alone, without the trials
+/// Writes `summary.json`, `report.html` and the files of profiles again, from the run directory alone, without the trials
 /// whose indices are in `excluded`. The page and the summary list these trials.
 ///
 /// # Errors
@@ -43,12 +48,18 @@ pub fn write_derived(dir: &Path, excluded: &[u32]) -> Result<Summary, WriteError
             trials: run.trials.len(),
         });
     }
-    let summary = tare_analysis::summary::summarise_without(
+    let mut summary = tare_analysis::summary::summarise_without(
         &run.manifest,
         &run.trials,
         run.notes.clone(),
         excluded,
     );
+    if let Some(data) = profile::analyse(&run.profiles, &summary.comparisons) {
+        for (path, bytes) in profiles::files(&data) {
+            write_atomically(&dir.join(path), &bytes)?;
+        }
+        summary.profiles = Some(data.summary);
+    }
     write_json(&dir.join(layout::SUMMARY), &summary)?;
     let page = render_report(&run, &summary);
     write_atomically(&dir.join(layout::REPORT), page.as_bytes())?;

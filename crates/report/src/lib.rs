@@ -11,6 +11,7 @@ mod gate_words;
 mod history;
 mod page;
 mod prices;
+mod profiles;
 mod steps;
 mod store;
 mod terminal;

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tare_analysis::LoadStream;
-use tare_analysis::StoredTrial;
+use tare_analysis::profile::StoredProfile;
+use tare_analysis::{AgentStream, StoredTrial};
 use tare_model::SCHEMA_VERSION;
 use tare_model::calls::TrialCalls;
 use tare_model::graph::ServiceGraph;
@@ -20,6 +21,7 @@ use tare_model::layout::{self, RunManifest};
 use tare_model::limits::LINE_BYTES_MAX;
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
+use tare_model::record::AgentRecord;
 use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_stats::series::Second;
@@ -43,6 +45,8 @@ pub struct LoadedRun {
     pub manifest: RunManifest,
     /// The trials that could be read, in order of their names.
     pub trials: Vec<StoredTrial>,
+    /// The profile trials, in order of their names.
+    pub profiles: Vec<StoredProfile>,
     /// What could not be read, and why, without full stops.
     pub notes: Vec<String>,
 }
@@ -93,6 +97,7 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
     let mut run = LoadedRun {
         dir: dir.to_path_buf(),
         trials: Vec::new(),
+        profiles: Vec::new(),
         notes: notes.collect(),
         manifest,
     };
@@ -108,7 +113,56 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
         run.notes.extend(notes);
         run.trials.extend(trial);
     }
+    let profiles = dir.join(layout::PROFILES).join(layout::TRIALS);
+    for name in trial_names(&profiles, &mut run.notes).unwrap_or_default() {
+        match read_profile(&profiles.join(&name)) {
+            Ok(profile) => run.profiles.push(profile),
+            Err(found) => run.notes.push(format!(
+                "profile trial {}: {found}; it is skipped",
+                printable(&name.to_string_lossy())
+            )),
+        }
+    }
     Ok(run)
+}
+
+/// Reads a profile trial.
+fn read_profile(dir: &Path) -> Result<StoredProfile, String> {
+    let result: TrialResult = read_document(&dir.join(layout::RESULT))?;
+    let names = result.trial.check_names();
+    names.map_err(|found| printable(&found))?;
+    if result.load.is_none() {
+        // It failed before the load, which its verdict explains.
+        return Ok(StoredProfile {
+            result,
+            processes: Vec::new(),
+            sampling: None,
+        });
+    }
+    let path = dir.join(layout::AGENT);
+    let file = File::open(&path).map_err(|e| io_words(&e))?;
+    let (mut reader, mut line) = (BufReader::new(file), String::new());
+    let mut stream = AgentStream::new();
+    while next_line(&mut reader, &mut line).map_err(|e| io_words(&e))? {
+        stream.line(&line).map_err(|e| printable(&e.to_string()))?;
+    }
+    let (records, problem) = stream.finish();
+    if let Some(problem) = problem {
+        return Err(printable(&problem.to_string()));
+    }
+    let mut profile = StoredProfile {
+        result,
+        processes: Vec::new(),
+        sampling: None,
+    };
+    for record in records {
+        match record {
+            AgentRecord::Stacks(process) => profile.processes.push(process),
+            AgentRecord::StackSampling(sampling) => profile.sampling = Some(sampling),
+            _ => {}
+        }
+    }
+    Ok(profile)
 }
 
 /// A trial, if it can be read, and what is wrong with it.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::record::{AgentRecord, ProcessSample, ResourceSample};
+use tare_model::stacks::StackSampling;
 use tare_model::worker::{AgentSpec, WatchedProcess};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -15,6 +16,7 @@ use crate::agent_records::AgentRecords;
 use crate::proc::container::{Container, Groups};
 use crate::proc::counters::HardwareCounters;
 use crate::proc::read::{self, Process, Throttling};
+use crate::proc::stacks::StackSampler;
 
 /// Maximum share of one core, on average, for reading proportional set sizes (PSS).
 const PSS_SHARE_MAX: f64 = 0.005;
@@ -61,7 +63,30 @@ pub async fn run(spec: &AgentSpec, out: &mut impl Write) -> Result<(), AgentErro
     }
     let mut records = AgentRecords::new(out);
     records.hello("agent", std::process::id())?;
-    Sampler::new(spec)?.run(records).await
+    Sampler::new(spec)?.run(spec, records).await
+}
+
+/// Writes the sampled stacks, or why there are none.
+fn stacks<W: Write>(
+    spec: &AgentSpec,
+    period_ns: u64,
+    sampler: Result<StackSampler, String>,
+    records: &mut AgentRecords<W>,
+) -> std::io::Result<()> {
+    let totals = match sampler.and_then(|s| s.finish(&spec.processes)) {
+        Ok((processes, totals)) => {
+            for process in processes {
+                records.write(&AgentRecord::Stacks(process))?;
+            }
+            totals
+        }
+        Err(found) => StackSampling {
+            period_ns,
+            limits: vec![found],
+            ..StackSampling::default()
+        },
+    };
+    records.write(&AgentRecord::StackSampling(totals))
 }
 
 struct Sampler {
@@ -184,12 +209,17 @@ impl Sampler {
         })
     }
 
-    async fn run<W: Write>(mut self, mut records: AgentRecords<W>) -> Result<(), AgentError> {
+    async fn run<W: Write>(
+        mut self,
+        spec: &AgentSpec,
+        mut records: AgentRecords<W>,
+    ) -> Result<(), AgentError> {
         let lead_ns = -(PSS_LEAD.as_nanos() as i64);
         self.sleep_until(lead_ns).await;
         self.read_pss_until(-PSS_MARGIN_NS).await;
 
         let (mut first_t, mut first_cpu) = (None, Duration::ZERO);
+        let mut sampler = None;
         let (mut last_t, mut last_cpu) = (0, Duration::ZERO);
         let end_ns = self.window.as_nanos() as i64;
         for due_ns in instants(end_ns) {
@@ -200,6 +230,10 @@ impl Sampler {
             let cpu = read::own_cpu();
             let last = due_ns == end_ns || self.terminated;
             let mut sample = self.sample(first_t.is_none(), last)?;
+            if let Some(period_ns) = spec.stack_period_ns.filter(|_| first_t.is_none()) {
+                let started = StackSampler::start(&spec.processes, period_ns);
+                sampler = Some((period_ns, started.map_err(|e| e.to_string())));
+            }
             first_t.get_or_insert_with(|| {
                 first_cpu = cpu;
                 sample.t_ns
@@ -215,6 +249,9 @@ impl Sampler {
             }
             let next_ns = end_ns.min(due_ns + SECOND_NS);
             self.read_pss_until(next_ns - PSS_MARGIN_NS).await;
+        }
+        if let Some((period_ns, sampler)) = sampler {
+            stacks(spec, period_ns, sampler, &mut records)?;
         }
         let own_cpu_ns = last_cpu.saturating_sub(first_cpu).as_nanos() as u64;
         let elapsed_ns = u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0);
@@ -376,6 +413,7 @@ mod tests {
             ],
             window_start_unix_ns: now + 200_000_000,
             window_ns: 1_200_000_000,
+            stack_period_ns: None,
         };
         let mut out = Vec::new();
         run(&spec, &mut out).await.unwrap();

@@ -180,6 +180,15 @@ impl RunDir {
         Ok(run)
     }
 
+    /// Adds profile trials to the run.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written.
+    pub fn add_profile(&mut self) -> Result<(), StoreError> {
+        self.manifest.profile = true;
+        write_json(&self.path.join(layout::RUN), &self.manifest)
+    }
+
     /// Adds a note to the manifest.
     ///
     /// # Errors
@@ -264,10 +273,17 @@ impl RunDir {
         self.stored(trial).filter(|result| result.load.is_some())
     }
 
+    /// The folder of the trials to which this one belongs.
+    fn trials(&self, trial: &TrialSpec) -> PathBuf {
+        match trial.profile {
+            true => self.path.join(layout::PROFILES).join(layout::TRIALS),
+            false => self.path.join(layout::TRIALS),
+        }
+    }
+
     fn stored(&self, trial: &TrialSpec) -> Option<TrialResult> {
         let file = self
-            .path
-            .join(layout::TRIALS)
+            .trials(trial)
             .join(trial.dir_name())
             .join(layout::RESULT);
         let bytes = fs::read(file).ok()?;
@@ -289,7 +305,7 @@ impl RunDir {
     /// # Errors
     /// When it cannot be created.
     pub fn begin(&self, trial: &TrialSpec) -> Result<TrialWriter, StoreError> {
-        let trials = self.path.join(layout::TRIALS);
+        let trials = self.trials(trial);
         let path = trials.join(format!("{}{}", layout::PARTIAL_PREFIX, trial.dir_name()));
         if path.exists() {
             fs::remove_dir_all(&path).map_err(io_error("remove", &path))?;

@@ -24,6 +24,7 @@ fn mesh(name: &str, data_plane: DataPlaneKind) -> Mesh {
         title: name.into(),
         data_plane,
         settings: MeshSettings::default(),
+        exec: None,
         kubernetes: None,
         feature: None,
     }
@@ -113,6 +114,7 @@ fn create(dir: &Path) -> RunDir {
 
 fn create_for(dir: &Path, plan: Plan) -> RunDir {
     let manifest = RunManifest {
+        profile: false,
         notes: Vec::new(),
         schema_version: tare_model::SCHEMA_VERSION,
         id: "test".into(),

@@ -155,15 +155,17 @@ impl Display {
             self.trial_started = Instant::now();
         }
         self.trial_own = own_time(trial, self.at_once);
-        self.label = format!(
-            "block {}/{} trial {}/{} {} {}",
-            trial.block + 1,
-            self.repeats,
-            self.number,
-            self.planned,
-            trial.mesh.name,
-            trial.load.name
-        );
+        let place = match trial.profile {
+            true => "profile trial".to_owned(),
+            false => format!(
+                "block {}/{} trial {}/{}",
+                trial.block + 1,
+                self.repeats,
+                self.number,
+                self.planned
+            ),
+        };
+        self.label = format!("{place} {} {}", trial.mesh.name, trial.load.name);
         self.step.clear();
         self.load.clear();
         self.cores.clear();
@@ -195,14 +197,17 @@ impl Display {
             self.number = self.planned - self.left.len() as u32;
         }
         let width = self.planned.to_string().len();
-        let mut line = format!(
-            "[{:>width$}/{}] block {} {:<12} {:<8}",
-            self.number,
-            self.planned,
-            result.trial.block + 1,
-            result.trial.mesh.name,
-            result.trial.load.name
-        );
+        let place = match result.trial.profile {
+            true => "profile trial".to_owned(),
+            false => format!(
+                "[{:>width$}/{}] block {}",
+                self.number,
+                self.planned,
+                result.trial.block + 1
+            ),
+        };
+        let (mesh, load) = (&result.trial.mesh.name, &result.trial.load.name);
+        let mut line = format!("{place} {mesh:<12} {load:<8}");
         if let Some(capacity) = &result.capacity {
             line += &format!(" {}", capacity_words(capacity));
         } else if let Some(load) = &result.load {

@@ -19,6 +19,7 @@ fn spec(planes: &[Plane]) -> AgentSpec {
             .collect(),
         window_start_unix_ns: 0,
         window_ns: 2 * S as u64,
+        stack_period_ns: None,
     }
 }
 

@@ -105,6 +105,7 @@ pub fn summarise_without(
         disturbed_equally_p,
         proxy_cpu: proxy_cpu::of(plan, &trials),
         path: path::of(plan, &trials),
+        profiles: None,
         machine,
         stopping: ran.stopping,
         published: published().to_vec(),

@@ -55,7 +55,7 @@ pub(super) fn lines(plan: &Plan, trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u
 /// the mesh, and for other kinds of proxies, where the passes depend on the nodes of caller and called service.
 pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
     let sidecars_only = match mesh.data_plane {
-        DataPlaneKind::EnvoySidecar => true,
+        DataPlaneKind::EnvoySidecar | DataPlaneKind::Exec => true,
         DataPlaneKind::Sidecar | DataPlaneKind::Installed => {
             let parts = &mesh.kubernetes.as_ref()?.parts;
             parts.sidecar.is_some() && parts.node_proxies.is_empty() && parts.waypoints.is_none()
@@ -68,6 +68,7 @@ pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
     }
     let received = workload.graph.requests_per_request(&workload.mix)?;
     let hops = match mesh.settings.placement {
+        _ if mesh.data_plane == DataPlaneKind::Exec => received,
         Placement::Both => 2.0 * received - 1.0,
         Placement::Client => received - 1.0,
         Placement::Server => received,

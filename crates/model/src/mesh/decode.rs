@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use super::definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 use super::envoy::EnvoyProgram;
+use super::exec::ExecSidecar;
 use super::feature::Feature;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
@@ -64,6 +65,8 @@ struct MeshFile {
     #[serde(default)]
     settings: Field<SettingsFile>,
     #[serde(default)]
+    exec: Field<ExecSidecar>,
+    #[serde(default)]
     kubernetes: Field<Json>,
     /// Decoded one by one by [`variants`].
     #[serde(default)]
@@ -77,6 +80,7 @@ struct VariantFile {
     title: Field<String>,
     data_plane: Field<DataPlaneKind>,
     settings: Field<SettingsFile>,
+    exec: Field<ExecSidecar>,
     kubernetes: Field<Json>,
     feature: Field<Json>,
 }
@@ -91,6 +95,7 @@ pub(super) fn meshes(problems: &mut Problems, node: &Node) -> Option<Vec<Mesh>> 
         title: file.title,
         data_plane: file.data_plane,
         settings: file.settings,
+        exec: file.exec,
         kubernetes: file.kubernetes,
         feature: Field::Absent,
     };
@@ -99,6 +104,7 @@ pub(super) fn meshes(problems: &mut Problems, node: &Node) -> Option<Vec<Mesh>> 
         title: String::new(),
         data_plane: DataPlaneKind::None,
         settings: MeshSettings::default(),
+        exec: None,
         kubernetes: None,
         feature: None,
     };
@@ -149,6 +155,13 @@ impl VariantFile {
         };
         if let Some(settings) = self.settings.optional()? {
             mesh.settings = settings.over(&base.settings)?;
+        }
+        if let Field::Given(exec) = self.exec {
+            if let Err(found) = exec.value.check() {
+                problems.add_message(exec.location, &format!("in `exec`: {found}"));
+                return None;
+            }
+            mesh.exec = Some(exec.value);
         }
         if let Field::Given(kubernetes) = self.kubernetes {
             mesh.overlay(problems, &kubernetes.value, kubernetes.location)?;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::envoy::EnvoyProgram;
+use super::exec::ExecSidecar;
 use super::feature::Feature;
 use super::kubernetes::MeshKubernetes;
 use crate::plan::check_version;
@@ -16,6 +17,8 @@ pub enum DataPlaneKind {
     None,
     /// An Envoy beside each service and beside the generator.
     EnvoySidecar,
+    /// A program of the user's beside each service, for inbound connections only.
+    Exec,
     /// A proxy in each pod, injected by the mesh. Kubernetes only.
     Sidecar,
     /// A proxy on each node, with or without waypoints. Kubernetes only.
@@ -146,6 +149,9 @@ pub struct Mesh {
     pub data_plane: DataPlaneKind,
     /// Settings in force.
     pub settings: MeshSettings,
+    /// How the sidecars of a data plane `exec` are started; absent in other meshes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecSidecar>,
     /// Its definition on Kubernetes; absent in other environments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<MeshKubernetes>>,
@@ -169,6 +175,11 @@ impl Mesh {
             DataPlaneKind::None => {
                 return Err(format!(
                     "found a version of `{name}`, which has no proxies, expected `{name}`"
+                ));
+            }
+            DataPlaneKind::Exec => {
+                return Err(format!(
+                    "found a version of `{name}`, which is a program of your own, expected `{name}`"
                 ));
             }
             _ if version.contains('/') => {

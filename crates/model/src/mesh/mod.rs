@@ -5,6 +5,7 @@ mod catalogue;
 mod decode;
 mod definition;
 mod envoy;
+mod exec;
 mod feature;
 mod kubernetes;
 
@@ -12,6 +13,7 @@ pub(crate) use catalogue::Catalogue;
 pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
 pub use definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 pub use envoy::{ENVOY_VERSIONS, EnvoyProgram};
+pub use exec::ExecSidecar;
 pub use feature::{
     CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,
 };

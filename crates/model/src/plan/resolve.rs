@@ -14,7 +14,9 @@ use super::sweep::Sweep;
 use super::tcp;
 use super::vary::{self, VariedLoads};
 use super::workload;
-use crate::mesh::{Catalogue, DataPlaneKind, FeatureProof, Mesh, Mtls, name_and_version};
+use crate::mesh::{
+    Catalogue, DataPlaneKind, FeatureProof, Mesh, MeshSettings, Mtls, name_and_version,
+};
 use crate::source::{
     Count, Field, Line, List, Location, Name, Problems, SET, Short, Spanned, apply_set,
 };
@@ -246,6 +248,22 @@ fn placed(
                 .add(location, format!("`{name}` has the mtls mode `server`"))
                 .expected("`off`, `permissive` or `strict`; `server` is only for the Envoys that tare configures");
         }
+        let is_exec = mesh.data_plane == DataPlaneKind::Exec;
+        if is_exec != mesh.exec.is_some() {
+            problems
+                .add(
+                    location,
+                    format!("`{name}` has only one of `data_plane: exec` and a section `exec`"),
+                )
+                .expected("both or neither");
+        }
+        if is_exec && mesh.settings != MeshSettings::default() {
+            problems
+                .add(location, format!("`{name}` has settings"))
+                .expected(
+                    "none with `data_plane: exec`: its settings are arguments of its command",
+                );
+        }
         if mesh.feature.is_some() && mesh.data_plane != DataPlaneKind::EnvoySidecar {
             problems
                 .add(location, format!("`{name}` has a `feature`"))
@@ -420,6 +438,10 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
         let wrong = match mesh.data_plane {
             DataPlaneKind::EnvoySidecar => None,
             DataPlaneKind::None => Some(("which has no proxies", "no settings here")),
+            DataPlaneKind::Exec => Some((
+                "whose proxies are programs of yours",
+                "the settings as arguments of its command",
+            )),
             _ => Some(("which runs on Kubernetes", "Helm values under `kubernetes`")),
         };
         if let Some((why, expected)) = wrong {

@@ -18,6 +18,9 @@
 //!     result.json       TrialResult
 //!     logs/             standard error of every process
 //!     config/           effective proxy configurations, as generator-sidecar-config_dump.json
+//!   profiles/           of `tare run --profile`
+//!     trials/           profile trials, with the same files as those above; they are in no figure
+//!     *.svg, *.pb.gz    flame graphs and pprof files (derived)
 //!   summary.json        Summary (derived)
 //!   report.html         the page (derived)
 //! ```
@@ -56,6 +59,8 @@ pub const RESULT: &str = "result.json";
 pub const LOGS: &str = "logs";
 /// Folder of effective proxy configurations.
 pub const CONFIG: &str = "config";
+/// Folder of flame graphs and pprof files; it has a folder [`TRIALS`] of its own.
+pub const PROFILES: &str = "profiles";
 /// The analysis.
 pub const SUMMARY: &str = "summary.json";
 /// The page.

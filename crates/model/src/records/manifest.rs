@@ -28,6 +28,9 @@ pub struct RunManifest {
     pub command: Vec<String>,
     /// Where it ran.
     pub fingerprint: Fingerprint,
+    /// Whether profile trials follow the blocks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profile: bool,
     /// What the readers of every result of this run must know; absent without any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -8,6 +8,7 @@ pub mod layout;
 mod manifest;
 pub mod overload;
 pub mod record;
+pub mod stacks;
 pub mod trial;
 pub mod verdict;
 pub mod worker;

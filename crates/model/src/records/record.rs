@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hist::HistogramWire;
 use crate::load::{Counts, LoadResult};
+use crate::stacks::{ProcessStacks, StackSampling};
 
 /// The first record of every stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -216,6 +217,10 @@ pub enum AgentRecord {
         /// What was found.
         found: String,
     },
+    /// Before the last record, for each process whose stacks were sampled.
+    Stacks(ProcessStacks),
+    /// After them: the sampling of stacks as a whole.
+    StackSampling(StackSampling),
     /// Before the last record, if no agent read control groups and the samples come from the
     /// kubelets' summaries.
     Kubelet {

@@ -35,6 +35,9 @@ pub struct TrialSpec {
     /// again, with all its trials.
     #[serde(default, skip_serializing_if = "is_first")]
     pub attempt: u32,
+    /// Whether stacks are sampled in this trial, after all blocks. Its results are in no figure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profile: bool,
     /// Seed of this trial's arrivals: the same for all meshes of a block and load,
     /// so that they see the same schedule.
     pub seed: u64,
@@ -55,13 +58,11 @@ impl TrialSpec {
                 })
                 .collect()
         };
-        format!(
-            "{:03}-b{}-{}-{}",
-            self.index,
-            self.block,
-            clean(&self.mesh.name),
-            clean(&self.load.name)
-        )
+        let (mesh, load) = (clean(&self.mesh.name), clean(&self.load.name));
+        match self.profile {
+            true => format!("{:03}-{mesh}-{load}", self.index),
+            false => format!("{:03}-b{}-{mesh}-{load}", self.index, self.block),
+        }
     }
 }
 
@@ -111,10 +112,31 @@ pub fn block_order(plan: &Plan, block: u32, attempt: u32) -> Vec<TrialSpec> {
             mesh: plan.meshes[m].clone(),
             load: plan.loads[l].clone(),
             attempt,
+            profile: false,
             seed: Rng::stream(plan.seed, stream).next_u64(),
         }
     };
     combos.into_iter().enumerate().map(trial).collect()
+}
+
+/// The profile trials of a plan, in the order in which they run after all blocks: each mesh under each load
+/// with a fixed rate.
+#[must_use]
+pub fn profile_order(plan: &Plan) -> Vec<TrialSpec> {
+    let loads = plan.loads.iter().enumerate();
+    let loads = loads.filter(|(_, load)| load.has_rate() && load.overload.is_none());
+    let combos = loads.flat_map(|(l, load)| plan.meshes.iter().map(move |mesh| (l, load, mesh)));
+    let trial = |(i, (l, load, mesh)): (usize, (usize, &Load, &Mesh))| TrialSpec {
+        schema_version: crate::SCHEMA_VERSION,
+        index: i as u32,
+        block: plan.repeats,
+        mesh: mesh.clone(),
+        load: load.clone(),
+        attempt: 0,
+        profile: true,
+        seed: Rng::stream(plan.seed, u64::MAX - l as u64).next_u64(),
+    };
+    combos.enumerate().map(trial).collect()
 }
 
 /// The result of a trial: `result.json` in its directory. Derived from the records in the same
@@ -457,6 +479,29 @@ mod tests {
             let old = old.replace("server_away", kind);
             assert!(serde_json::from_str::<Event>(&old).is_ok(), "{kind}");
         }
+    }
+
+    #[test]
+    fn profile_trials_are_one_of_each_mesh_and_load_after_all_blocks() {
+        let text = "workload: chain-2\nmeshes: [bare, envoy]\nload: {rate: [100, 200]}\nrepeats: 3";
+        let none = |_: &str| Err(String::new());
+        let plan = crate::plan::resolve("p.yaml", text, &[], &none).unwrap();
+        let profiles = profile_order(&plan);
+        let names: Vec<String> = profiles.iter().map(TrialSpec::dir_name).collect();
+        assert_eq!(
+            names,
+            [
+                "000-bare-100rps",
+                "001-envoy-100rps",
+                "002-bare-200rps",
+                "003-envoy-200rps"
+            ]
+        );
+        assert!(profiles.iter().all(|t| t.profile && t.block == 3));
+        assert_eq!(profiles[0].seed, profiles[1].seed, "the same arrivals");
+        assert_ne!(profiles[0].seed, profiles[2].seed);
+        assert!(order(&plan).iter().all(|t| !t.profile));
+        assert_eq!(order(&plan).len(), 12);
     }
 
     #[test]

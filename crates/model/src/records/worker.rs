@@ -71,6 +71,9 @@ pub struct AgentSpec {
     pub window_start_unix_ns: u64,
     /// Length of the window.
     pub window_ns: u64,
+    /// CPU time between two samples of on-CPU stacks, in nanoseconds; absent if stacks are not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_period_ns: Option<u64>,
 }
 
 /// A process to watch.

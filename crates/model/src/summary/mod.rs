@@ -13,6 +13,7 @@ mod named;
 mod overload;
 pub mod path;
 mod price_list;
+mod profiles;
 pub mod published;
 mod ratio;
 mod run;
@@ -31,6 +32,9 @@ pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{MethodFigure, MethodSummary};
 pub use overload::CellOverload;
 pub use price_list::{FeaturePrice, Price, PriceList};
+pub use profiles::{
+    CodeGroup, FunctionChange, GroupTime, MeshProfile, PlaneProfile, ProfileDifference, Profiles,
+};
 pub use ratio::{MeshComparison, MoreBlocks, Outcome, Ratio, RatioVariant, TrialSelection};
 pub use run::{Answer, MachineState, MeshTrials, Setup, Summary, TrialRow, TrialStatus};
 pub use stability::{Outlier, OutlierCores, Stability};

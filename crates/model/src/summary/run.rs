@@ -10,6 +10,7 @@ use super::cost::ProxyCpu;
 use super::gate::GateResult;
 use super::path::PathCosts;
 use super::price_list::PriceList;
+use super::profiles::Profiles;
 use super::published::Published;
 use super::ratio::{MeshComparison, Outcome};
 use super::stability::{Outlier, Stability};
@@ -80,6 +81,9 @@ pub struct Summary {
     /// timed nor proxies are on one side only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathCosts>,
+    /// In which code the CPU time of a request is spent; absent without profile trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiles: Option<Profiles>,
     /// The machine over the blocks.
     pub machine: MachineState,
     /// Every trial on disk, in order of its index.

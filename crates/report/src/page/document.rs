@@ -7,7 +7,7 @@ use tare_model::summary::Summary;
 
 use super::details::{self, Details};
 use super::html::Html;
-use super::{about, header, path, published, sections, trials};
+use super::{about, header, path, profiles, published, sections, trials};
 use crate::store::{LoadedRun, StoreError, load_run};
 
 const SCRIPT: &str = include_str!("../../../../web/dist/page.js");
@@ -65,6 +65,7 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     if !asks_where {
         path::section(&mut page, summary);
     }
+    profiles::section(&mut page, summary);
     trials::section(&mut page, summary);
     published::section(&mut page, summary);
     about::setup(&mut page, summary);

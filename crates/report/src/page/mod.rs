@@ -17,6 +17,7 @@ mod parts;
 mod path;
 mod path_drawing;
 mod price_list;
+mod profiles;
 mod published;
 mod sections;
 mod series;

@@ -62,7 +62,13 @@ pub(super) fn open_table(page: &mut Html, label: &str, caption: Option<&str>, co
         let left = i == 0
             || matches!(
                 *column,
-                "plane" | "endpoint" | "service" | "caller to callee" | "limit"
+                "plane"
+                    | "code"
+                    | "function"
+                    | "endpoint"
+                    | "service"
+                    | "caller to callee"
+                    | "limit"
             );
         let class = if left { " class=\"l\"" } else { "" };
         page.tag(&format!("th scope=\"col\"{class}"), column);

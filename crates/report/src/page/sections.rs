@@ -154,13 +154,18 @@ pub(super) fn contents(page: &mut Html, summary: &Summary) {
     entries.extend([
         ("endpoints", "Endpoints"),
         ("instrument", "Measurement error"),
+    ]);
+    if summary.profiles.is_some() {
+        entries.push(("profiles", "Profiles"));
+    }
+    entries.extend([
         ("trials", "Trials"),
         ("setup", "Setup"),
         ("method", "Method"),
         ("reproduce", "Reproduce"),
     ]);
     if capacity::is_of(summary) {
-        let shown = ["cpu", "trials", "setup", "method", "reproduce"];
+        let shown = ["cpu", "profiles", "trials", "setup", "method", "reproduce"];
         entries.retain(|(id, _)| shown.contains(id));
     }
     page.raw("<nav aria-label=\"contents\"><ul>");

@@ -13,6 +13,7 @@ mod output;
 mod overload;
 mod path;
 mod price_list;
+mod profiles;
 mod published;
 mod sweep;
 mod table;

@@ -8,7 +8,7 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{capacity, cost, findings, gate, overload, path, price_list, sweep};
+use super::{capacity, cost, findings, gate, overload, path, price_list, profiles, sweep};
 use crate::prices::{self, Shortened};
 use crate::text::{fit, printable};
 use crate::words;
@@ -74,6 +74,7 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
     proxy_cpu(&mut out, summary);
     out.wrapped(DIM, &legend(summary), "", "");
     out.line("");
+    profiles::write(&mut out, summary);
     findings::write(&mut out, summary);
     out.text.truncate(out.text.trim_end().len());
     out.line("");

@@ -48,6 +48,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         } else {
             DataPlaneKind::None
         },
+        exec: None,
         kubernetes: None,
         feature: None,
         settings: MeshSettings {
@@ -149,6 +150,7 @@ pub(crate) fn quick() -> Plan {
 
 pub(crate) fn manifest(plan: &Plan) -> RunManifest {
     RunManifest {
+        profile: false,
         notes: Vec::new(),
         schema_version: SCHEMA_VERSION,
         id: "20260101-120000-synthetic".to_owned(),

@@ -57,6 +57,8 @@ pub(super) struct Measurement {
     pub(super) stream: LoadStream,
     /// The seconds of the window, of an overload.
     pub(super) seconds: Option<Seconds>,
+    /// CPU time between two samples of stacks, of a profile trial.
+    pub(super) stack_period_ns: Option<u64>,
     stream_problem: Option<String>,
     agent: Option<(Worker, AgentSpec)>,
     samples: AgentStream,
@@ -88,6 +90,7 @@ impl Measurement {
             generator,
             stream: LoadStream::logging(),
             seconds: None,
+            stack_period_ns: None,
             stream_problem: None,
             agent: None,
             samples: AgentStream::new(),
@@ -227,6 +230,7 @@ impl Measurement {
                     processes,
                     window_start_unix_ns,
                     window_ns,
+                    stack_period_ns: self.stack_period_ns,
                 });
             }
             Ok(LoadRecord::Progress(progress)) => {

@@ -30,7 +30,7 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
-/// Runs all trials of the run's plan that are not on disk yet. A block that something outside the
+/// Runs all trials of the run's plan that are not on disk yet, then the profile trials of a run that has them. A block that something outside the
 /// trials disturbed is run again, at most `Plan::reruns` times, until that was in vain twice. When `stop` turns true, the trial in
 /// progress ends and is not kept.
 ///
@@ -64,7 +64,12 @@ pub async fn run<E: Environment>(
             break;
         }
     }
-    let interrupted = *all.stop.borrow() && all.done < all.planned;
+    let complete = all.done == all.planned;
+    let profiled = match complete && run.manifest().profile {
+        true => all.profiles().await? == Stopped::No,
+        false => complete,
+    };
+    let interrupted = *all.stop.borrow() && !profiled;
     let kind = match interrupted {
         true => EventKind::Interrupted,
         false => EventKind::Finished,
@@ -182,6 +187,23 @@ impl<E: Environment> Trials<'_, E> {
         Ok(Stopped::No)
     }
 
+    /// Runs the profile trials. One that fails is not run again, and is no failure of the run.
+    async fn profiles(&mut self) -> Result<Stopped, RunError> {
+        for spec in trial::profile_order(&self.run.manifest().plan) {
+            if self.run.has(&spec) {
+                continue;
+            }
+            if *self.stop.borrow() {
+                return Ok(Stopped::Yes);
+            }
+            match self.execute(&spec).await? {
+                TrialEnd::Interrupted => return Ok(Stopped::Yes),
+                TrialEnd::Done { result, .. } => self.observer.update(Update::Done(&result)),
+            }
+        }
+        Ok(Stopped::No)
+    }
+
     /// What disturbed these trials from outside; `None` if nothing did.
     fn disturbance(&self, specs: &[TrialSpec]) -> Option<String> {
         let results = self.run.results(specs);
@@ -234,6 +256,11 @@ impl<E: Environment> Trials<'_, E> {
         if *self.stop.borrow() {
             return Ok(Stopped::Yes);
         }
+        let end = self.execute(spec).await?;
+        self.ended(end)
+    }
+
+    async fn execute(&mut self, spec: &TrialSpec) -> Result<TrialEnd, RunError> {
         self.observer.update(Update::Started {
             trial: spec,
             done: self.done,
@@ -246,8 +273,7 @@ impl<E: Environment> Trials<'_, E> {
             observer: &mut *self.observer,
             stop: &mut self.stop,
         };
-        let end = one.execute(self.environment).await?;
-        self.ended(end)
+        one.execute(self.environment).await
     }
 
     /// Counts a trial that has ended.

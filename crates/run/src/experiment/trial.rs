@@ -4,6 +4,7 @@ use tare_analysis::judge::{Evidence, judge};
 use tare_analysis::overload::Seconds;
 use tare_analysis::search::Goal;
 use tare_model::plan::Plan;
+use tare_model::stacks;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
 use tare_model::verdict::Verdict;
 use tokio::sync::watch;
@@ -92,7 +93,7 @@ impl TrialRun<'_> {
             return Ok(());
         }
         let cores = self.run.manifest().fingerprint.cores;
-        if idle::is_due(self.plan, self.spec, deployment) {
+        if !self.spec.profile && idle::is_due(self.plan, self.spec, deployment) {
             self.stage(Stage::Idle);
             findings.idle = tokio::select! {
                 biased;
@@ -158,6 +159,7 @@ impl TrialRun<'_> {
         let mut measurement =
             Measurement::start(spec, self.observer, environment, deployment, writer).await?;
         measurement.seconds = overload.map(|_| Seconds::default());
+        measurement.stack_period_ns = self.spec.profile.then_some(stacks::PERIOD_NS);
         measurement
             .drive(
                 self.observer,

@@ -11,12 +11,13 @@ use futures_util::TryStreamExt as _;
 use futures_util::stream;
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout;
-use tare_model::mesh::{Mesh, Mtls};
+use tare_model::mesh::{DataPlaneKind, ExecSidecar, Mesh, Mtls};
 use tare_model::plan::{Plan, Workload};
 use tare_model::record::WorkloadRecord;
 use tare_model::trial::TrialSpec;
 use tare_model::worker::{Plane, WatchedProcess, WorkloadSpec};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::process::ChildStdout;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -84,7 +85,7 @@ pub(super) async fn deploy(
         topology,
         _scratch: scratch,
     };
-    let program = match has_sidecars(&trial.mesh) {
+    let program = match has_envoys(&trial.mesh) {
         true => Some(program::of(local, &trial.mesh, plan.at_once.then_some(at))?),
         false => None,
     };
@@ -112,6 +113,10 @@ async fn start(
         let at_once = STARTS_PER_CORE * crate::proc::read::cores_allowed() as usize;
         start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
+    if let Some(exec) = &deployment.mesh.exec {
+        let sidecars = exec_sidecars(deployment, exec, dir);
+        start_parts(tare, deployment, sidecars, None).await?;
+    }
     // All at the same time, because a service is ready only when those that it calls are.
     let applications = applications(deployment, plan, trial, dir)?;
     let marks = applications.iter().filter_map(Part::mark);
@@ -132,6 +137,12 @@ enum Role {
         program: PathBuf,
         arguments: Vec<String>,
         admin: PathBuf,
+    },
+    /// A program of the user's, which listens on this address.
+    Exec {
+        program: PathBuf,
+        arguments: Vec<String>,
+        listen: SocketAddrV4,
     },
     /// A gRPC service of a feature, at this address.
     FeatureService(SocketAddrV4),
@@ -186,6 +197,9 @@ impl Part {
             Role::Sidecar {
                 program, arguments, ..
             } => launch.foreign(program, arguments),
+            Role::Exec {
+                program, arguments, ..
+            } => launch.foreign(program, arguments),
             Role::FeatureService(at) => launch.worker(&["workload", "answer", &at.to_string()]),
             Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
             Role::Program(program) => launch.program(&program.run, &program.env),
@@ -196,6 +210,13 @@ impl Part {
     async fn ready(&self, process: &mut Process) -> Result<(), EnvironmentError> {
         let ready = match &self.role {
             Role::Sidecar { admin, .. } => ready_when(process, || admin::ready(admin)).await,
+            Role::Exec { listen, .. } => {
+                let listens = async || {
+                    let connected = TcpStream::connect(listen).await;
+                    Ok((connected.is_ok(), format!("it does not listen on {listen}")))
+                };
+                ready_when(process, listens).await
+            }
             Role::FeatureService(at) => {
                 let answers = async || Ok((true, feature::calls(*at).await?.to_string()));
                 ready_when(process, answers).await
@@ -235,6 +256,26 @@ fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<Part> {
         role: Role::FeatureService(*at),
     };
     deployment.features.services.iter().map(part).collect()
+}
+
+/// The sidecars of a data plane `exec`: one before each service.
+fn exec_sidecars(deployment: &LocalDeployment, exec: &ExecSidecar, dir: &Path) -> Vec<Part> {
+    let sides = Sides::of(&deployment.mesh);
+    let pods = deployment.topology.pods.iter();
+    let pods = pods.filter(|pod| pod.has_inbound(sides));
+    let part = |pod: &Pod| Part {
+        name: format!("{}/sidecar", pod.name),
+        plane: Plane::DataPlane,
+        log: dir
+            .join(layout::LOGS)
+            .join(format!("{}-sidecar.log", pod.file_name())),
+        role: Role::Exec {
+            program: PathBuf::from(exec.program()),
+            arguments: exec.arguments(&pod.inbound().to_string(), &pod.application().to_string()),
+            listen: pod.inbound(),
+        },
+    };
+    pods.map(part).collect()
 }
 
 /// Writes the configurations of all sidecars.
@@ -327,7 +368,7 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<BTreeSet<u16>, Environ
         ports.extend(topology.tcp_outbound().map(|a| a.port()));
     }
     let trials = tare_model::trial::order(plan).len();
-    if plan.meshes.iter().any(has_sidecars) {
+    if plan.meshes.iter().any(has_envoys) {
         admin_socket(&local.scratch.path().join(trials.to_string()), pods)?;
     }
     Ok(ports)
@@ -345,6 +386,10 @@ fn topology(network: &Network, workload: &Workload) -> Result<Topology, Environm
 
 pub(super) fn has_sidecars(mesh: &Mesh) -> bool {
     Sides::of(mesh).0.is_some()
+}
+
+pub(super) fn has_envoys(mesh: &Mesh) -> bool {
+    mesh.data_plane == DataPlaneKind::EnvoySidecar
 }
 
 /// Returns the path of an admin socket. Its length is checked here, because Envoy fails on a path

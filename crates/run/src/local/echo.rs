@@ -60,14 +60,20 @@ pub(super) struct Edge {
 /// because a proxy on the way to it may choose another one. `threads` is the number of worker threads of a
 /// proxy.
 pub(super) async fn all(topology: &Topology, sides: Sides, threads: u32) -> Vec<Edge> {
-    let echoes = Echoes {
-        targets: topology.targets(sides),
-        topology,
-        sides,
-        threads,
-    };
+    let echoes = Echoes::new(topology, sides, threads);
     let asks = echoes.paths().into_iter().map(|path| echoes.edges(path));
     join_all(asks).await.into_iter().flatten().collect()
+}
+
+/// The paths whose last call arrives at this pod; see [`all`].
+pub(super) fn paths_to(topology: &Topology, sides: Sides, pod: usize) -> Vec<Vec<usize>> {
+    let paths = Echoes::new(topology, sides, 1).paths().into_iter();
+    paths.filter(|path| path.last() == Some(&pod)).collect()
+}
+
+/// Makes the calls of a path, and returns the last one.
+pub(super) async fn last_edges(topology: &Topology, sides: Sides, path: Vec<usize>) -> Vec<Edge> {
+    Echoes::new(topology, sides, 1).edges(path).await
 }
 
 /// The number of requests of one caller after which each of `replicas` must have got one, if every worker
@@ -84,7 +90,16 @@ struct Echoes<'a> {
     targets: BTreeMap<(String, String), Upstream>,
 }
 
-impl Echoes<'_> {
+impl<'a> Echoes<'a> {
+    fn new(topology: &'a Topology, sides: Sides, threads: u32) -> Self {
+        Self {
+            targets: topology.targets(sides),
+            topology,
+            sides,
+            threads,
+        }
+    }
+
     fn service(&self, pod: usize) -> Option<&PodService> {
         self.topology.pods[pod].service.as_ref()
     }

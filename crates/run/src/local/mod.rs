@@ -18,6 +18,7 @@ mod program;
 mod prove;
 pub(crate) mod scratch;
 mod sockets;
+mod stopped;
 mod topology;
 pub mod turn;
 mod workers;
@@ -257,8 +258,20 @@ impl Environment for Local {
         let tcp_ports = deploy::check(self, plan)?;
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
         self.ports_are_free(sidecars, tcp_ports).await?;
-        if sidecars {
-            let meshes = plan.meshes.iter().filter(|m| deploy::has_sidecars(m));
+        for mesh in &plan.meshes {
+            let Some(exec) = &mesh.exec else { continue };
+            let digest = install::digest(Path::new(exec.program())).map_err(|e| {
+                let what = format!("{}: {e}", exec.program());
+                EnvironmentError::missing(
+                    what,
+                    "`command` of a mesh begins with the path of a program",
+                )
+            })?;
+            let program = format!("{} sha256:{digest}", exec.program());
+            fingerprint.programs.insert(mesh.name.clone(), program);
+        }
+        if plan.meshes.iter().any(deploy::has_envoys) {
+            let meshes = plan.meshes.iter().filter(|m| deploy::has_envoys(m));
             let wanted: BTreeSet<_> = meshes.map(|m| m.settings.envoy.clone()).collect();
             for wanted in wanted {
                 let (settings, tare) = (&self.settings.envoy, Some(&*self.settings.tare));
@@ -297,6 +310,10 @@ impl Environment for Local {
         Ok(fingerprint)
     }
 
+    fn profile_prevented(&self) -> Option<String> {
+        crate::proc::stacks::prevented()
+    }
+
     async fn deploy(
         &mut self,
         plan: &Plan,
@@ -312,6 +329,7 @@ impl Environment for Local {
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError> {
         match phase {
+            _ if deployment.mesh.exec.is_some() => Ok(stopped::prove(deployment).await),
             Phase::Before => {
                 let envoy = self.envoys.get(&deployment.mesh.settings.envoy);
                 let version = envoy.map_or("", |e| e.version.as_str());
@@ -453,6 +471,7 @@ mod tests {
             title: String::new(),
             data_plane: DataPlaneKind::EnvoySidecar,
             settings: MeshSettings::default(),
+            exec: None,
             kubernetes: None,
             feature: None,
         });

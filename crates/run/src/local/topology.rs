@@ -97,8 +97,11 @@ pub(super) struct Sides(pub(super) Option<Placement>);
 impl Sides {
     /// Those of a mesh.
     pub(super) fn of(mesh: &Mesh) -> Self {
-        let has_sidecars = mesh.data_plane == DataPlaneKind::EnvoySidecar;
-        Self(has_sidecars.then_some(mesh.settings.placement))
+        Self(match mesh.data_plane {
+            DataPlaneKind::EnvoySidecar => Some(mesh.settings.placement),
+            DataPlaneKind::Exec => Some(Placement::Server),
+            _ => None,
+        })
     }
 
     /// Whether calls pass the sidecar of the caller.

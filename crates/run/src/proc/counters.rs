@@ -31,7 +31,7 @@ impl Scope {
         let open = |scope| {
             EVENTS.iter().try_for_each(|event| {
                 let own = std::process::id().cast_signed();
-                open(Event::Hardware(*event), own, scope).map(drop)
+                open(*event, own, scope).map(drop)
             })
         };
         match open(Self::UserAndKernel) {
@@ -76,9 +76,9 @@ fn words(probed: io::Result<Scope>, paranoid: &str) -> String {
 }
 
 /// Opens a counter that runs from now on: for a thread, and for those that it will start.
-fn open(event: Event, thread: i32, scope: Scope) -> io::Result<Counter> {
-    let mut builder = Builder::new().kind(event).observe_pid(thread).any_cpu();
-    builder.enabled(true);
+fn open(event: impl Event, thread: i32, scope: Scope) -> io::Result<Counter> {
+    let mut builder = Builder::new(event);
+    builder.observe_pid(thread).any_cpu().enabled(true);
     // Threads, but not processes, as for CPU.
     builder.inherit(true).inherit_thread(true);
     if scope == Scope::UserAndKernel {
@@ -98,11 +98,11 @@ impl<const N: usize> Counters<N> {
     /// Opens the counters of all threads of a process. A thread that starts later is counted by the
     /// counters of the thread that started it. If a thread starts while counters are opened, it is unknown
     /// whether it is counted; then all are opened again.
-    fn open(pid: u32, events: &[Event; N], scope: Scope) -> Result<Self, String> {
+    fn open<E: Event + Copy>(pid: u32, events: &[E; N], scope: Scope) -> Result<Self, String> {
         let mut before = threads(pid)?;
         for _ in 0..ATTEMPTS {
             let of_thread = |thread: &i32| -> io::Result<Vec<Counter>> {
-                let each = events.iter().map(|e| open(e.clone(), *thread, scope));
+                let each = events.iter().map(|e| open(*e, *thread, scope));
                 each.collect()
             };
             let opened: io::Result<_> = before.iter().map(of_thread).collect();
@@ -172,9 +172,8 @@ impl HardwareCounters {
             return all;
         };
         all.user_only = scope == Scope::UserOnly;
-        let events = EVENTS.map(Event::Hardware);
         for (place, pid) in (0..).zip(pids) {
-            let opened = pid.map(|pid| Counters::open(pid, &events, scope));
+            let opened = pid.map(|pid| Counters::open(pid, &EVENTS, scope));
             all.processes.push(opened.and_then(|opened| {
                 opened
                     .map_err(|found| all.missing.push((place, found)))
@@ -286,7 +285,7 @@ mod tests {
     /// The software event needs no hardware, and is opened, inherited and read like hardware events.
     #[test]
     fn threads_before_and_after_the_counters_are_counted_once() {
-        let clock = || Event::Software(Software::TASK_CLOCK);
+        let clock = || Software::TASK_CLOCK;
         let own = std::process::id().cast_signed();
         let scopes = [Scope::UserAndKernel, Scope::UserOnly];
         let permitted = scopes.iter().find(|s| open(clock(), own, **s).is_ok());
@@ -342,7 +341,7 @@ mod tests {
     #[test]
     fn a_process_that_ended_has_no_counters() {
         let scope = Scope::UserOnly;
-        let none = Counters::open(u32::MAX, &[Event::Software(Software::TASK_CLOCK)], scope);
+        let none = Counters::open(u32::MAX, &[Software::TASK_CLOCK], scope);
         assert!(none.unwrap_err().starts_with("failed to list threads"));
     }
 

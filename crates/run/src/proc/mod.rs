@@ -7,3 +7,5 @@ pub(crate) mod counters;
 pub mod parse;
 pub(crate) mod read;
 mod run_queue;
+pub(crate) mod stacks;
+mod symbols;

@@ -315,6 +315,7 @@ fn agent_spec(
         processes: deployment.watched(),
         window_start_unix_ns: now.as_nanos() as u64 + lead_ms * 1_000_000,
         window_ns: window_ms * 1_000_000,
+        stack_period_ns: None,
     }
 }
 

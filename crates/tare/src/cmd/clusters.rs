@@ -145,6 +145,7 @@ impl Clusters {
             resumed: None,
             added: None,
             note: None,
+            profile: false,
         })
     }
 

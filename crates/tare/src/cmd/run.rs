@@ -44,6 +44,7 @@ use turn::Taken;
   tare plan show quick > my.yaml            copy a plan to start from
   tare run my.yaml --out results/first      choose the run directory
   tare run my.yaml --web                    watch the run in a browser
+  tare run my.yaml --profile                also show in which code the CPU time is spent
   tare run --resume results/first           continue after Ctrl-C or a crash
   tare run --extend results/sweep --vary response_bytes=512KiB,1MiB
                                             add levels to a finished sweep
@@ -77,6 +78,11 @@ pub(crate) struct Args {
     /// Where to run; overrides the plan.
     #[arg(long, value_name = "local|kubernetes", conflicts_with_all = ["resume", "extend"])]
     environment: Option<String>,
+    /// After the measured trials, run each mesh once more under each load and sample on which code its CPU
+    /// time is spent: flame graphs, pprof files and a table by group. These extra trials are in no figure
+    /// and no verdict. Local environment only.
+    #[arg(long)]
+    profile: bool,
     #[command(flatten)]
     cluster: super::cluster::Flags,
     #[command(flatten)]
@@ -100,6 +106,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = super::runtime()?;
     let stop = stop_on_signal()?;
     if let Some(clusters) = several(&args)? {
+        ensure!(
+            !args.profile,
+            "--profile works in the local environment only"
+        );
         let ended = runtime.block_on(clusters.run(stop.asked.clone()));
         stop.children_have_ended();
         return clusters.conclude(&ended, args.output);
@@ -110,10 +120,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (None, Some(dir), Some(vary)) => Some(RunStart::extend(dir, vary)?),
         _ => None,
     };
-    let start = match existing {
+    let mut start = match existing {
         Some(start) => start,
         None => new_run(&args)?,
     };
+    start.profile = args.profile;
     let done = conduct(&runtime, start, &args.conditions, stop.asked.clone(), web)?;
     stop.children_have_ended();
     match done {
@@ -254,6 +265,7 @@ pub(super) fn begin(plan: Plan, text: String, dir: Option<PathBuf>) -> RunStart 
         resumed: None,
         added: None,
         note: None,
+        profile: false,
     }
 }
 

@@ -159,6 +159,7 @@ async fn an_agent_samples_a_deployment() {
         processes: deployment.watched(),
         window_start_unix_ns: now.as_nanos() as u64 + 300_000_000,
         window_ns: 1_200_000_000,
+        stack_period_ns: None,
     };
     let dir = bench.dir.path().join("trial");
     let mut worker = bench
@@ -191,6 +192,7 @@ async fn a_dropped_worker_ends() {
         processes: Vec::new(),
         window_start_unix_ns: u64::MAX / 4,
         window_ns: 1_000_000_000,
+        stack_period_ns: None,
     };
     let dir = bench.dir.path().join("trial");
     let worker = bench

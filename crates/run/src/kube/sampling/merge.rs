@@ -195,7 +195,10 @@ impl MergedSamples {
                     let _ = self.records.write(&merged);
                 }
             }
-            AgentRecord::Kubelet { .. } | AgentRecord::NotCounted { .. } => {}
+            AgentRecord::Kubelet { .. }
+            | AgentRecord::NotCounted { .. }
+            | AgentRecord::Stacks(_)
+            | AgentRecord::StackSampling(_) => {}
             AgentRecord::Final {
                 own_cpu_ns,
                 elapsed_ns,
@@ -315,6 +318,7 @@ mod tests {
             ],
             window_start_unix_ns: 0,
             window_ns: 1,
+            stack_period_ns: None,
         }
     }
 

@@ -33,6 +33,8 @@ pub(in crate::cmd) struct RunStart {
     pub(in crate::cmd) added: Option<String>,
     /// A note for every result of the run.
     pub(in crate::cmd) note: Option<String>,
+    /// Whether to add profile trials.
+    pub(in crate::cmd) profile: bool,
 }
 
 impl RunStart {
@@ -49,6 +51,7 @@ impl RunStart {
             resumed: Some(run),
             added: None,
             note: None,
+            profile: false,
         })
     }
 
@@ -84,6 +87,9 @@ impl RunStart {
             if let Some(note) = self.note {
                 run.note(note)?;
             }
+            if self.profile {
+                run.add_profile()?;
+            }
             return Ok(run);
         }
         let manifest = RunManifest {
@@ -95,6 +101,7 @@ impl RunStart {
             plan: self.plan,
             command: std::env::args().collect(),
             fingerprint,
+            profile: self.profile,
             notes: self.note.into_iter().collect(),
         };
         Ok(RunDir::create(&self.dir, manifest, &self.text)?)
@@ -121,11 +128,22 @@ fn added(plan: &Plan) -> String {
 /// before the run directory was created.
 pub(in crate::cmd) async fn go<E: Environment>(
     mut environment: E,
-    start: RunStart,
+    mut start: RunStart,
     mut stop: watch::Receiver<bool>,
     web: Option<TcpListener>,
     mut display: Display,
 ) -> anyhow::Result<Option<EndedRun>> {
+    if start.profile
+        && let Some(found) = environment.profile_prevented()
+    {
+        let found = format!("no profile trials: {found}");
+        display.say(&found);
+        start.profile = false;
+        start.note = Some(match start.note {
+            Some(note) => format!("{note}; {found}"),
+            None => found,
+        });
+    }
     let mut say = |line: &str| display.say(line);
     let prepared = tokio::select! {
         biased;

@@ -1,0 +1,64 @@
+//! Profiles: CPU time per request by group of code, and the files.
+
+use tare_model::plan::Load;
+use tare_model::summary::{MeshProfile, Summary};
+use tare_model::worker::Plane;
+
+use super::output::{BOLD, DIM, Output};
+use crate::profiles::{LIMITS, Row, rows, us};
+use crate::text::{fit, printable};
+
+/// Widths of the columns.
+const PLANE: usize = 18;
+const CODE: usize = 25;
+const FIGURE: usize = 12;
+/// Meshes beside each other: more are on the page.
+const MESHES_MAX: usize = 3;
+/// Loads whose tables are shown: more are on the page.
+const LOADS_MAX: usize = 2;
+/// Differences whose graphs are listed.
+const DIFFERENCES_MAX: usize = 6;
+
+/// Writes the profiles of a run that has some.
+pub(super) fn write(out: &mut Output, summary: &Summary) {
+    let Some(profiles) = &summary.profiles else {
+        return;
+    };
+    let profiled = |load: &&Load| profiles.meshes.iter().any(|m| m.load == load.name);
+    for load in summary.setup.loads.iter().filter(profiled).take(LOADS_MAX) {
+        let all = profiles.meshes.iter().filter(|m| m.load == load.name);
+        let meshes: Vec<&MeshProfile> = all.take(MESHES_MAX).collect();
+        let heading = format!("profiles at {}: CPU time per request, µs", load.name);
+        out.painted(BOLD, &printable(&heading));
+        let mut line = format!("{:PLANE$}{:CODE$}", "", "");
+        for mesh in &meshes {
+            line += &format!("{:>FIGURE$}", fit(&mesh.mesh, FIGURE - 1));
+        }
+        out.line(&line);
+        // The groups of other planes are on the page.
+        let shown = |row: &Row| row.total || row.plane == Plane::DataPlane.words();
+        for row in rows(&meshes).into_iter().filter(shown) {
+            let plane = if row.total { row.plane } else { "" };
+            let mut line = format!("{plane:PLANE$}{:CODE$}", fit(&row.code, CODE - 1));
+            for ns in &row.ns {
+                line += &format!("{:>FIGURE$}", us(*ns));
+            }
+            out.line(&line);
+        }
+        out.line("");
+    }
+    for difference in profiles.differences.iter().take(DIFFERENCES_MAX) {
+        out.line(&printable(&format!(
+            "what {} adds to {}: {}",
+            difference.mesh, difference.reference, difference.graph
+        )));
+    }
+    out.line("all flame graphs and pprof files: profiles/; report: section Profiles");
+    for words in LIMITS {
+        out.wrapped(DIM, words, "", "");
+    }
+    for limit in &profiles.limits {
+        out.wrapped(DIM, &format!("Note: {limit}."), "", "");
+    }
+    out.line("");
+}
