@@ -25,9 +25,12 @@ pub(crate) struct Row {
     pub(crate) ns: Vec<f64>,
 }
 
+/// Nanoseconds per request of each group with each mesh.
+type Groups<'a> = BTreeMap<&'a CodeGroup, Vec<f64>>;
+
 /// The rows of these meshes: each plane with its groups.
 pub(crate) fn rows(meshes: &[&MeshProfile]) -> Vec<Row> {
-    let mut planes: BTreeMap<Plane, (Vec<f64>, BTreeMap<&CodeGroup, Vec<f64>>)> = BTreeMap::new();
+    let mut planes: BTreeMap<Plane, (Vec<f64>, Groups<'_>)> = BTreeMap::new();
     let none = || vec![0.0; meshes.len()];
     for (column, mesh) in meshes.iter().enumerate() {
         for plane in &mesh.planes {

@@ -92,7 +92,7 @@ async fn calls_pass(deployment: &LocalDeployment, pod: usize, sidecar: &Process)
     let early = calls.iter_mut().map(|c| tokio::time::timeout(WAIT, c));
     let early = join_all(early).await;
     drop(stopped);
-    for ended in early.into_iter().flatten().flatten() {
+    if let Some(ended) = early.into_iter().flatten().flatten().next() {
         let from = &topology.pods[ended.from].name;
         return Err(match ended.received {
             Ok(_) => format!("a call of {from} got a response although the sidecar was stopped"),
