@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use tare_model::load::search::SearchStep;
 use tare_model::summary::TrialStatus;
 use tare_model::verdict::{Cause, Finding, Grade, Verdict};
 
@@ -21,6 +22,25 @@ pub fn disturbance(verdict: &Verdict) -> Option<&Finding> {
 /// Whether something outside the trial disturbed it.
 pub(crate) fn is_disturbed(verdict: &Verdict) -> bool {
     disturbance(verdict).is_some()
+}
+
+/// Share of the steps that something outside the trial may disturb.
+const DISTURBED_STEPS_MAX: f64 = 0.25;
+
+/// A finding if something outside the trial disturbed too many of its steps.
+#[must_use]
+pub fn disturbed_steps<'a>(steps: impl Iterator<Item = &'a SearchStep>) -> Option<Finding> {
+    let steps: Vec<&SearchStep> = steps.collect();
+    let found: Vec<&Finding> = steps
+        .iter()
+        .filter_map(|s| disturbance(&s.verdict))
+        .collect();
+    let first = found.first()?;
+    let (count, all) = (found.len(), steps.len());
+    (count as f64 / all as f64 > DISTURBED_STEPS_MAX).then(|| {
+        let text = format!("{count} of {all} steps were disturbed: {}", first.found);
+        Finding::new(Grade::Invalid, first.reason, text)
+    })
 }
 
 /// Marks all used trials but those of the last complete attempt at each block, and those of disturbed

@@ -22,6 +22,6 @@ pub mod streams;
 pub mod summary;
 mod trials;
 
-pub use blocks::disturbance;
+pub use blocks::{disturbance, disturbed_steps};
 pub use streams::{AgentStream, LoadStream, StreamError};
 pub use trials::StoredTrial;

@@ -4,11 +4,11 @@
 use tare_model::load::search::{RateEstimate, SearchLimit, SearchStep, StepOutcome};
 use tare_model::load::{LoadResult, LoadSpec, Mode, Objective};
 use tare_model::plan::{Load, STEP_WARMUP_SHARE};
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_model::verdict::{Grade, Reason};
 use tare_stats::WireError;
 use tare_stats::search::{Progress, RateSearch};
 
-use crate::{disturbance, slo};
+use crate::slo;
 
 /// How many times longer than requested a step may be, so that its percentiles have enough samples.
 const LONGER_MAX: u64 = 10;
@@ -267,23 +267,6 @@ fn rate_to_repeat(steps: &[SearchStep]) -> Option<f64> {
 #[must_use]
 pub fn is_met(step: &SearchStep) -> bool {
     step.outcome == StepOutcome::Met
-}
-
-/// Share of the steps that something outside the trial may disturb.
-const DISTURBED_STEPS_MAX: f64 = 0.25;
-
-/// A finding if something outside the trial disturbed too many of its steps.
-#[must_use]
-pub fn disturbed<'a>(steps: impl Iterator<Item = &'a SearchStep>) -> Option<Finding> {
-    let steps: Vec<&SearchStep> = steps.collect();
-    let found = steps.iter().filter_map(|s| disturbance(&s.verdict));
-    let found: Vec<&Finding> = found.collect();
-    let first = found.first()?;
-    let (count, all) = (found.len(), steps.len());
-    (count as f64 / all as f64 > DISTURBED_STEPS_MAX).then(|| {
-        let text = format!("{count} of {all} steps were disturbed: {}", first.found);
-        Finding::new(Grade::Invalid, first.reason, text)
-    })
 }
 
 #[cfg(test)]

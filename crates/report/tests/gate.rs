@@ -6,10 +6,11 @@ mod support;
 
 use support::analysed;
 use tare_analysis::gate::set_looks;
-use tare_model::plan::{self, CANDIDATE, EnvironmentKind, GateMeshes, Plan};
+use tare_model::plan::{self, CANDIDATE, EnvironmentKind, GateMeshes, Plan, REFERENCE};
 use tare_model::summary::{GateOutcome, GateResult};
 use tare_model::worker::Plane;
 use tare_report::render_table;
+use tare_stats::Histogram;
 
 /// Only memory can be worse by more than its margin.
 const PLAN: &str = "load: {rate: 100, duration: 8s, warmup: 0s}\nmargins: {p50: 100%, p99: 100%, cpu: 100%}\nseed: 1";
@@ -66,6 +67,37 @@ fn a_leak_is_found_by_the_memory_at_the_end_of_the_trials() {
         words.contains("172 MiB per minute (candidate) and 14.3 MiB per minute (reference)"),
         "{table}"
     );
+}
+
+/// The result if in the first `blocks` blocks the trials of `meshes` time out for 5 % of their requests.
+fn with_timeouts(blocks: u32, meshes: &[&str]) -> GateResult {
+    let summary = analysed(&gate(), |result| {
+        let spec = &result.trial;
+        if spec.block >= blocks || !meshes.contains(&spec.mesh.name.as_str()) {
+            return;
+        }
+        let load = result.load.as_mut().unwrap();
+        let lost = load.counts.ok / 20;
+        load.counts.ok -= lost;
+        load.counts.timeout += lost;
+        let mut latency = Histogram::new();
+        latency.record_n(load.latency_ns.p50, load.counts.ok);
+        load.latency_ns = latency.summary();
+        load.histograms.latency = latency.to_wire();
+    });
+    summary.gate.unwrap()
+}
+
+#[test]
+fn new_failures_are_a_regression_only_if_the_reference_has_none() {
+    let found = with_timeouts(2, &[CANDIDATE]);
+    assert_eq!(found.outcome, Some(GateOutcome::Regressed), "{found:#?}");
+    let reason = "more than 1.00 % of the candidate's requests fail in 2 blocks in which those of the reference do not";
+    assert_eq!(found.reason, reason);
+    for (blocks, meshes) in [(1, &[CANDIDATE][..]), (16, &[CANDIDATE, REFERENCE][..])] {
+        let found = with_timeouts(blocks, meshes);
+        assert!(!found.reason.contains("fail in"), "{}", found.reason);
+    }
 }
 
 #[test]

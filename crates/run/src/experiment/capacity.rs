@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_analysis::judge::{Evidence, judge};
-use tare_analysis::limit;
-use tare_analysis::search::{self, Goal, Search, is_met};
+use tare_analysis::search::{Goal, Search, is_met};
+use tare_analysis::{disturbed_steps, limit};
 use tare_model::capacity::{Capacity, CapacityStep};
 use tare_model::load::search::SearchEnd;
 use tare_model::load::{LoadResult, LoadSpec};
@@ -213,7 +213,7 @@ impl CapacityTrial<'_> {
             &self.plan.workload.graph,
         );
         let judged = all.iter().map(|s| &s.step);
-        findings.verdict.extend(search::disturbed(judged));
+        findings.verdict.extend(disturbed_steps(judged));
         let met = search.nearest(true);
         let count = steps.len() as u32;
         let Some(shown) = met.or(steps.len().checked_sub(1)) else {

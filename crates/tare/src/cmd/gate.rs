@@ -21,13 +21,15 @@ use super::run::{Conditions, begin, conduct, stop_on_signal};
 
 /// Decide whether a new version of a mesh is slower than the one in use.
 ///
-/// Each block runs four meshes: the reference, the candidate, the reference again and no mesh. On one machine they run at
-/// the same time, so that its noise affects all of them. On a cluster, with a plan for it, they run in turn, in random
-/// order: the budget includes installing each of them. The gate compares four figures: p50, p99, CPU time of the proxies per
-/// request, and memory of the proxies. It stops early when the result is clear:
+/// Each block runs four meshes: the reference, the candidate, the reference again and no mesh. On one machine, they run at
+/// the same time, so the noise of the machine affects all of them. With a plan for a cluster, they run in turn, in random
+/// order, and each one is installed anew. The gate compares four figures: p50, p99, CPU time of the proxies per request, and
+/// memory of the proxies at the end of a trial. It stops early when the result is clear:
 ///
 /// - regressed: a figure is worse by more than its margin, confirmed by further blocks; or the candidate fails
+///
 /// - pass: no figure is worse by more than its margin
+///
 /// - inconclusive: the budget is too small on this machine
 #[derive(clap::Args)]
 #[command(after_help = "Examples:

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use tare_analysis::judge::{Evidence, judge};
-use tare_analysis::{disturbance, search};
+use tare_analysis::{disturbance, disturbed_steps};
 use tare_load::verdict::assess;
 use tare_model::capacity::CapacityStep;
 use tare_model::layout::{self, RunManifest};
@@ -86,7 +86,7 @@ fn assert_judged_by_its_records(dir: &Path, row: &TrialRow, manifest: &RunManife
         .map(|line| serde_json::from_str(line).unwrap());
     let steps: Vec<CapacityStep> = steps.collect();
     assert_eq!(steps.is_empty(), result.capacity.is_none(), "{}", row.dir);
-    let disturbed = search::disturbed(steps.iter().map(|s| &s.step));
+    let disturbed = disturbed_steps(steps.iter().map(|s| &s.step));
     let expected = expected.and(Verdict::from_findings(disturbed.into_iter().collect()));
     assert_eq!(result.verdict, expected, "{}", row.dir);
     // On a cluster, the verdict combines the verdicts of several generators.
