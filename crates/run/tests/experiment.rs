@@ -42,9 +42,11 @@ fn graph() -> ServiceGraph {
     ServiceGraph {
         name: "g".into(),
         description: String::new(),
+        application: None,
         services: vec![Service {
             name: "web".into(),
             protocol: ServiceProtocol::Http,
+            port: None,
             app: None,
             command: None,
             external: false,

@@ -21,6 +21,7 @@
 //!       - {name: home, service: front, path: /}
 //! ```
 
+mod application;
 mod builtin;
 mod command;
 mod generate;
@@ -29,6 +30,7 @@ mod service_graph;
 mod step;
 mod validate;
 
+pub use application::{Application, Chart};
 pub use builtin::{BuiltinGraph, builtin, builtins};
 pub(crate) use builtin::{N_MAX, n_max};
 pub use command::{Command, fill};

@@ -13,10 +13,13 @@ type Known<'a> = BTreeMap<(&'a str, &'a str), Option<f64>>;
 impl ServiceGraph {
     /// Returns the mean number of requests that all services together receive for one request of the
     /// mix, its own included: 5 for the mix of `chain-5`. `None` if the number is unknown: for an
-    /// unknown mix, if an endpoint fails a share of its requests and so makes fewer calls, or for a
-    /// request that a built-in application rejects.
+    /// unknown mix, if an endpoint fails a share of its requests and so makes fewer calls, for a
+    /// request that a built-in application rejects, or for an application of the user.
     #[must_use]
     pub fn requests_per_request(&self, mix: &str) -> Option<f64> {
+        if self.application.is_some() {
+            return None;
+        }
         let endpoints = &self.mix(mix)?.endpoints;
         let mut known = Known::new();
         let mut weighted = 0.0;

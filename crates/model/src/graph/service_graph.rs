@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::application::Application;
 use super::command::Command;
 use super::step::{Step, is_one, is_zero, one};
 
@@ -16,6 +17,10 @@ pub struct ServiceGraph {
     /// Description, with differences from the original application; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// Kubernetes objects of your own in the place of tare's servers. Then the services are the entry points that the
+    /// load requests. Environment `kubernetes` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<Application>,
     /// The services. Calls between them must not form a cycle.
     pub services: Vec<Service>,
     /// Named endpoint mixes; `default` is required.
@@ -30,6 +35,9 @@ pub struct Service {
     pub name: String,
     /// Its protocol.
     pub protocol: ServiceProtocol,
+    /// Port of the Kubernetes Service, for an entry point of an `application`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// A built-in application instead of synthetic endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<App>,
@@ -146,6 +154,13 @@ pub struct ServiceEndpoint {
     /// 503 and skips the steps after its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Step>,
+}
+
+impl ServiceEndpoint {
+    /// Whether nothing but the path and the calls is set.
+    pub(super) fn is_plain(&self) -> bool {
+        self.response_bytes == 0 && self.cpu_us == 0 && self.delay_us == 0 && self.error_rate == 0.0
+    }
 }
 
 fn is_zero_share(v: &f64) -> bool {

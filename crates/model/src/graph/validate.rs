@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::limits::CONNECTIONS_MAX;
 
+use super::application::{self, Application};
 use super::command;
 use super::service_graph::{Mix, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol};
 use super::step::Call;
@@ -57,6 +58,11 @@ impl ServiceGraph {
 
 fn validate(graph: &ServiceGraph) -> Checked {
     name("name", &graph.name)?;
+    let problem = graph.application.as_ref().and_then(Application::problem);
+    if let Some((key, found_value, expected)) = problem {
+        let at = format!("application.{key}");
+        return Err(found(at.trim_end_matches('.'), found_value, expected));
+    }
     if graph.services.is_empty() {
         return Err(empty("services", "service"));
     }
@@ -137,6 +143,9 @@ fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     if s.concurrency > CONNECTIONS_MAX || (s.concurrency > 0 && s.app.is_some()) {
         let expected = format!("0 to {CONNECTIONS_MAX}, and 0 in a service with `app`");
         return Err(found(format!("{at}.concurrency"), s.concurrency, expected));
+    }
+    if let Some((key, found_value, expected)) = application::service_problem(graph, s) {
+        return Err(found(format!("{at}.{key}"), found_value, expected));
     }
     at_least_1(&format!("{at}.replicas"), s.replicas)?;
     at_most(&format!("{at}.replicas"), s.replicas, REPLICAS_MAX)?;
@@ -234,12 +243,10 @@ fn command(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
         }
     }
     for (i, e) in s.endpoints.iter().enumerate() {
-        let plain =
-            e.response_bytes == 0 && e.cpu_us == 0 && e.delay_us == 0 && e.error_rate == 0.0;
         let expected = "only `path` and `calls`: the program determines the rest";
         only(
             &format!("endpoints[{i}]"),
-            plain,
+            e.is_plain(),
             &"sizes, times or errors",
             expected,
         )?;

@@ -57,7 +57,12 @@ fn read(
     }
     let file: PlanFile = problems.decode(&root)?;
 
-    let workload = workload::resolve(problems, file.workload, &root, read_file);
+    let workload = workload::resolve(
+        problems,
+        file.workload,
+        (&root, folder(source_name)),
+        read_file,
+    );
     let catalogue = catalogue(problems, file.mesh_files, read_file);
     let environment_location = file.environment.location().unwrap_or(root.location);
     let environment = file.environment.or(Environment::Local);
@@ -69,6 +74,13 @@ fn read(
                 "the workload has services with `command`",
             )
             .expected("`environment: local` with them");
+    }
+    let has_application = |w: &Workload| w.graph.application.is_some();
+    if !on_cluster && workload.as_ref().is_some_and(has_application) {
+        problems
+            .add(environment_location, "the workload has an `application`")
+            .expected("`environment: kubernetes` with it")
+            .help("on this machine, a service can be a program of yours: `command`");
     }
     let kubernetes = kubernetes(problems, file.kubernetes, environment);
     let meshes_location = file.meshes.location().unwrap_or(root.location);
@@ -328,6 +340,12 @@ fn placed(
         placed.push(mesh);
     }
     (problems.list().len() == before).then_some(placed)
+}
+
+/// Returns the folder of a file with a slash at its end; empty for a file without one.
+fn folder(source_name: &str) -> &str {
+    let end = source_name.rfind('/').map_or(0, |slash| slash + 1);
+    &source_name[..end]
 }
 
 /// Makes the name of a plan from its file name.

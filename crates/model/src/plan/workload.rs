@@ -9,7 +9,7 @@ use crate::text::one_of;
 pub(super) fn resolve(
     problems: &mut Problems,
     written: Field<Short<String, WorkloadFile>>,
-    root: &Node,
+    (root, folder): (&Node, &str),
     read_file: &ReadFile<'_>,
 ) -> Option<Workload> {
     let location = written.location().unwrap_or_default();
@@ -47,6 +47,10 @@ pub(super) fn resolve(
         let found = format!("the graph `{}` has no mix `{mix}`", graph.name);
         problems.add(mix_location, found).one_of(&mix, names);
         return None;
+    }
+    let mut graph = graph;
+    if let Some(application) = &mut graph.application {
+        application.start_at(folder);
     }
     let workload = Workload {
         graph,

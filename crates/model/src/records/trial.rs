@@ -378,6 +378,8 @@ pub enum EventKind {
     CallsMissing,
     /// A process, a container or a node ended during a trial.
     Exited,
+    /// An object of the user's application was changed before it was deployed.
+    ApplicationChanged,
     /// The generators have a node of their own.
     #[serde(alias = "node")]
     GeneratorNode,

@@ -63,6 +63,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
     let service = |name: &str, protocol| Service {
         name: name.to_owned(),
         protocol,
+        port: None,
         app: None,
         command: None,
         external: false,
@@ -109,6 +110,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
             graph: ServiceGraph {
                 name: "emojivoto".to_owned(),
                 description: String::new(),
+                application: None,
                 services: vec![
                     service("web", ServiceProtocol::Http),
                     service("emoji", ServiceProtocol::Grpc),

@@ -196,7 +196,8 @@ pub(super) fn missing(kind: FactorKind, workload: &Workload, load: &Load) -> Opt
         FactorKind::Protocol,
         FactorKind::Replicas,
     ];
-    if graph.has_commands() && of_servers.contains(&kind) {
+    let is_own = graph.has_commands() || graph.application.is_some();
+    if is_own && of_servers.contains(&kind) {
         return Some(format!(
             "`{name}` has services that are programs of your own"
         ));
