@@ -124,7 +124,8 @@ fn descriptor(kind: &str, bytes: &[u8]) -> Value {
     json!({"mediaType": kind, "digest": sha256(bytes), "size": bytes.len()})
 }
 
-fn sha256(bytes: &[u8]) -> String {
+/// Returns a digest in the form of image references: `sha256:` and hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&digest(&SHA256, bytes)))
 }
 

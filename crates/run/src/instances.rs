@@ -11,7 +11,8 @@ pub(crate) fn name(graph: &ServiceGraph, index: u32) -> String {
     format!("{}-{index}", graph.name)
 }
 
-fn mix(workload: &Workload) -> impl Iterator<Item = &MixEndpoint> {
+/// Returns the endpoints of the mix.
+pub(crate) fn mix(workload: &Workload) -> impl Iterator<Item = &MixEndpoint> {
     let mix = workload.graph.mix(&workload.mix);
     mix.into_iter().flat_map(|m| &m.endpoints)
 }

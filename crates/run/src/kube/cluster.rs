@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tare_model::layout::{self, Fingerprint};
@@ -10,6 +11,7 @@ use tare_model::trial::{Event, EventKind, TrialSpec};
 use tokio::task::JoinSet;
 
 use super::api::{ApiClient, ApiError, kubeconfig};
+use super::application::{Front, Rendered};
 use super::cleanup::Snapshot;
 use super::ledger::Ledger;
 use super::leftovers::refuse_other_runs;
@@ -19,9 +21,8 @@ use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
 use super::trial::deployment::GeneratorRuns;
 use super::trial::generators::StartDelay;
-use super::trial::{Deployment, Events, PodTerminations, hooks};
+use super::trial::{Deployment, Events, PodTerminations, hooks, ready};
 use crate::environment::EnvironmentError;
-use crate::instances;
 use crate::now::not_removed;
 
 /// A cluster during a run.
@@ -36,6 +37,8 @@ pub(crate) struct Cluster {
     /// The block whose generators have a reserved node, and the name of the node.
     reserved: Option<(u32, String)>,
     pub(super) start_delay: StartDelay,
+    /// The application of the user.
+    application: Option<Arc<Rendered>>,
 }
 
 impl Cluster {
@@ -63,6 +66,7 @@ impl Cluster {
             },
         };
         node::release(&api, &names.run).await?;
+        let application = Rendered::prepare(&api, &settings, &plan.workload.graph).await?;
         let nodes = node::usable(&api, &settings).await?;
         if nodes.is_empty() {
             let remedy = "see `kubectl get nodes`, or change `kubernetes.node_labels`";
@@ -74,6 +78,11 @@ impl Cluster {
             programs.insert("helm".to_owned(), helm.version().await?);
         }
         programs.insert("kubernetes".to_owned(), version);
+        if let Some(application) = &application {
+            let count = application.titles().len();
+            let text = format!("{count} objects, {}", application.digest);
+            programs.insert("application".to_owned(), text);
+        }
         let cluster = Self {
             api,
             helm,
@@ -83,6 +92,7 @@ impl Cluster {
             nodes,
             reserved: None,
             start_delay: StartDelay::default(),
+            application: application.map(Arc::new),
         };
         let fingerprint = cluster.fingerprint(programs);
         Ok((cluster, fingerprint))
@@ -156,7 +166,10 @@ impl Cluster {
         let mut deployment = Deployment {
             names: self.names.trial(trial.index),
             mesh: trial.mesh.with_version_filled(),
-            fronts: instances::fronts(plan.workload_of(&trial.load)),
+            fronts: Front::all(plan.workload_of(&trial.load), self.application.as_deref()),
+            application: self.application.clone(),
+            daemon_sets: Vec::new(),
+            other_pods: 0,
             dir: dir.to_owned(),
             generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),
             targets: BTreeMap::new(),
@@ -199,7 +212,7 @@ impl Cluster {
             nodes: &nodes,
         };
         deploy::create(inputs, &mut deployment).await?;
-        deploy::wait_ready(inputs, &mut deployment).await?;
+        ready::wait_ready(inputs, &mut deployment).await?;
         Ok(deployment)
     }
 

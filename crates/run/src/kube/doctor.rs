@@ -1,11 +1,13 @@
 //! Checks before a run whether a cluster can run it, without changing the cluster.
 
 use serde_json::{Value, json};
+use tare_model::graph::ServiceGraph;
 use tare_model::mesh::MeshKubernetes;
 use tare_model::plan::KubernetesSettings;
 
 use super::api::kinds::{Needed, POD, needed};
 use super::api::{ApiClient, ApiError, kubeconfig};
+use super::application::Rendered;
 use super::ledger;
 use super::mesh::{Helm, mesh_role};
 use super::objects::names::MANAGED;
@@ -46,19 +48,29 @@ fn note(what: &str, found: impl Into<String>) -> Check {
     check(what, None, found)
 }
 
-/// Checks a cluster for a run with these meshes.
+/// Checks a cluster for a run with these meshes and this graph.
 ///
 /// # Errors
 /// When the cluster does not respond.
 pub async fn examine(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
+    graph: Option<&ServiceGraph>,
 ) -> Result<Vec<Check>, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
     let version = api.version().await?;
     let mut checks = vec![passed("reachable", format!("Kubernetes {version}"))];
     checks.push(rights(&api, settings).await?);
-    checks.extend(mesh_rights(&api, settings, meshes).await?);
+    if let Some(graph) = graph.filter(|g| g.application.is_some()) {
+        checks.push(match Rendered::prepare(&api, settings, graph).await {
+            Ok(rendered) => {
+                let count = rendered.map_or(0, |r| r.titles().len());
+                passed("application", format!("{count} objects"))
+            }
+            Err(error) => failed("application", error.to_string()),
+        });
+    }
+    checks.extend(mesh_rights(&api, settings, meshes, graph).await?);
     let installs = meshes.iter().any(|m| !m.releases.is_empty());
     checks.push(match Helm::new(settings).version().await {
         Ok(version) => passed("helm", version),
@@ -160,14 +172,15 @@ async fn missing<'a>(
     Ok(missing)
 }
 
-/// Reviews every right, in the whole cluster, that the installation of these meshes needs. Returns
+/// Reviews every right, in the whole cluster, that the installation of these meshes and the application need. Returns
 /// `None` if it needs no rights.
 async fn mesh_rights(
     api: &ApiClient,
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
+    graph: Option<&ServiceGraph>,
 ) -> Result<Option<Check>, ApiError> {
-    let reviews: Vec<(String, Value)> = match mesh_role(settings, meshes).await {
+    let reviews: Vec<(String, Value)> = match mesh_role(settings, meshes, graph).await {
         Ok(role) => role.reviews().into_iter().collect(),
         Err(error) => return Ok(Some(note("mesh rights", format!("not checked: {error}")))),
     };
@@ -177,7 +190,7 @@ async fn mesh_rights(
     let missing = missing(api, &reviews).await?;
     if missing.is_empty() {
         let found = format!(
-            "all {} that the installation of the meshes needs",
+            "all {} that the meshes and the application need",
             reviews.len()
         );
         return Ok(Some(passed("mesh rights", found)));

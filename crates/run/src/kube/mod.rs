@@ -3,6 +3,7 @@
 //! are pods, and their logs are the records.
 
 mod api;
+mod application;
 mod cleanup;
 mod cluster;
 pub mod doctor;

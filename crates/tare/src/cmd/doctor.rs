@@ -38,7 +38,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.environment
         );
     }
-    let mut meshes = Vec::new();
+    let (mut meshes, mut graph) = (Vec::new(), None);
     let clusters = match &args.plan {
         None => args.cluster.settings()?,
         Some(plan) => {
@@ -46,6 +46,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.cluster.apply(&mut source.plan)?;
             let filled = source.plan.meshes.iter().map(Mesh::with_version_filled);
             meshes = filled.collect();
+            graph = Some(source.plan.workload.graph);
             args.cluster
                 .each(&source.plan.kubernetes.unwrap_or_default())
         }
@@ -59,7 +60,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .collect();
     if args.rbac {
         // `kubectl apply` would apply an incomplete role, so nothing is printed before it is complete.
-        let more = runtime.block_on(mesh_role(&clusters[0], &installed))?;
+        let more = runtime.block_on(mesh_role(&clusters[0], &installed, graph.as_ref()))?;
         let mut role = role_yaml(&clusters[0]) + &more.yaml();
         if args.plan.is_none() {
             role += "# To install the meshes of a plan, tare needs more rights: tare doctor --rbac --plan PLAN\n";
@@ -73,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let context = settings.context.as_deref().unwrap_or_default();
             writeln!(out, "cluster {context}")?;
         }
-        let checks = match runtime.block_on(doctor::examine(settings, &installed)) {
+        let checks = match runtime.block_on(doctor::examine(settings, &installed, graph.as_ref())) {
             // The other clusters are still checked.
             Err(error) if clusters.len() > 1 => {
                 writeln!(out, "{:<5} {error}", "BAD")?;

@@ -33,6 +33,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(3);
 const RESPONSE_WITHIN: Duration = Duration::from_secs(30);
 /// Maximum number of requests at the same time.
 const CONCURRENT_MAX: usize = 16;
+/// Most lines and bytes of a log in a message.
+const TAIL_LINES: i64 = 10;
+const TAIL_BYTES: i64 = 4_000;
 /// How long the server may keep a watch open, in seconds.
 const WATCH_S: u32 = 3600;
 
@@ -249,6 +252,18 @@ impl ApiClient {
         requests.buffered(CONCURRENT_MAX).try_collect().await
     }
 
+    /// Applies objects of any kind, each with the path of its kind, as [`Self::apply_all`] does.
+    pub(crate) async fn apply_all_at(
+        &self,
+        objects: Vec<(String, Value)>,
+    ) -> Result<Vec<Value>, ApiError> {
+        let apply = |(path, object): (String, Value)| async move {
+            self.apply_at(Request::new(path), &object).await
+        };
+        let requests = stream::iter(objects.into_iter().map(apply));
+        requests.buffered(CONCURRENT_MAX).try_collect().await
+    }
+
     /// Creates or changes an object of any kind, with a request builder for the path of its kind.
     pub(crate) async fn apply_at(
         &self,
@@ -357,6 +372,32 @@ impl ApiClient {
         };
         let pods = objects(POD_LOG, "get", Some(namespace))?;
         self.lines(&pods.logs(pod, &params)?).await
+    }
+
+    /// Returns the last lines of the log of a container, or of its previous run; empty if there are none. Does not retry.
+    pub(crate) async fn log_tail(
+        &self,
+        (namespace, pod): (&str, &str),
+        container: &str,
+        previous: bool,
+    ) -> String {
+        let params = LogParams {
+            container: Some(container.to_owned()),
+            tail_lines: Some(TAIL_LINES),
+            limit_bytes: Some(TAIL_BYTES),
+            previous,
+            ..LogParams::default()
+        };
+        let request =
+            objects(POD_LOG, "get", Some(namespace)).and_then(|o| Ok(o.logs(pod, &params)?));
+        let Ok(request) = request else {
+            return String::new();
+        };
+        let body = match self.send(&request).await {
+            Ok(response) => body(&request, response).await.unwrap_or_default(),
+            Err(_) => return String::new(),
+        };
+        String::from_utf8_lossy(&body).into_owned()
     }
 
     /// Watches the pods that match a label selector. Each line is one change; the first lines are

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
+use tare_model::graph::Chart;
 use tare_model::mesh::HelmRelease;
 use tare_model::plan::KubernetesSettings;
 use tokio::io::AsyncWriteExt;
@@ -68,6 +69,27 @@ impl Helm {
         let values = serde_json::to_vec(values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
         let name = format!("helm template {}", release.name);
+        documents(&text).map_err(|found| EnvironmentError::start(name, found))
+    }
+
+    /// Renders the objects of a user's chart as a release and a namespace of this name, without its tests.
+    pub(crate) async fn render_chart(
+        &self,
+        chart: &Chart,
+        name: &str,
+    ) -> Result<Vec<Value>, EnvironmentError> {
+        let mut arguments = vec!["template", name, &chart.chart, "--namespace", name];
+        arguments.extend(["--include-crds", "--skip-tests"]);
+        for file in &chart.values_files {
+            arguments.extend(["--values", file]);
+        }
+        arguments.extend(["--values", "-"]);
+        for (option, value) in [("--repo", &chart.repo), ("--version", &chart.version)] {
+            arguments.extend(value.iter().flat_map(|value| [option, value]));
+        }
+        let values = serde_json::to_vec(&chart.values).unwrap_or_default();
+        let text = self.run(&arguments, Some(&values), None).await?;
+        let name = format!("helm template {name}");
         documents(&text).map_err(|found| EnvironmentError::start(name, found))
     }
 
@@ -135,7 +157,8 @@ impl Helm {
     }
 }
 
-fn tail(text: &str) -> &str {
+/// Returns the end of a program's output, for a message.
+pub(crate) fn tail(text: &str) -> &str {
     let mut from = text.len().saturating_sub(OUTPUT_MAX);
     while !text.is_char_boundary(from) {
         from += 1;
@@ -143,8 +166,14 @@ fn tail(text: &str) -> &str {
     &text[from..]
 }
 
-fn documents(text: &str) -> Result<Vec<Value>, String> {
-    serde_saphyr::from_multiple(text).map_err(|e| e.to_string())
+/// Reads manifests as kubectl does, which follows YAML 1.1 for octal numbers. Messages have no excerpts, because manifests
+/// may contain secrets.
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())
 }
 
 fn arguments<'a>(command: &[&'a str], release: &'a HelmRelease) -> Vec<&'a str> {

@@ -166,32 +166,49 @@ pub(crate) async fn apply_manifest(
 ) -> Result<(), EnvironmentError> {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
-    let root = if version.contains('/') { "apis" } else { "api" };
-    let group = format!("/{root}/{version}");
     let served = wait(&kind, POLL, SERVED_WITHIN, async || {
-        Ok::<_, ApiError>(discover(api, &group, &kind).await?.ok_or(()))
+        Ok::<_, ApiError>(resource(api, &version, &kind).await?.ok_or(()))
     });
-    let (plural, namespaced) = served.await?.map_err(|()| {
+    let resource = served.await?.map_err(|()| {
         EnvironmentError::missing(
             format!("the cluster has no kind {kind} in {version}"),
             "install its custom resource definition first",
         )
     })?;
-    let path = match manifest["metadata"]["namespace"].as_str() {
-        Some(namespace) if namespaced => format!("{group}/namespaces/{namespace}/{plural}"),
-        _ => format!("{group}/{plural}"),
-    };
+    let path = resource.path(manifest["metadata"]["namespace"].as_str());
     api.apply_at(Request::new(path), manifest).await?;
     Ok(())
 }
 
-/// Returns the plural of a kind and whether it is namespaced; `None` if the group lacks the kind.
-async fn discover(
+/// A kind as the API server serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resource {
+    /// Path of its group and version.
+    group: String,
+    plural: String,
+    pub(crate) namespaced: bool,
+}
+
+impl Resource {
+    /// Returns the path of its objects, in a namespace if it is namespaced.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        let (group, plural) = (&self.group, &self.plural);
+        match namespace.filter(|_| self.namespaced) {
+            Some(namespace) => format!("{group}/namespaces/{namespace}/{plural}"),
+            None => format!("{group}/{plural}"),
+        }
+    }
+}
+
+/// Finds a kind by the API server's discovery; `None` if the server lacks it.
+pub(crate) async fn resource(
     api: &ApiClient,
-    group: &str,
+    version: &str,
     kind: &str,
-) -> Result<Option<(String, bool)>, ApiError> {
-    let list = match api.document(group).await {
+) -> Result<Option<Resource>, ApiError> {
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let group = format!("/{root}/{version}");
+    let list = match api.document(&group).await {
         Ok(list) => list,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
@@ -199,7 +216,11 @@ async fn discover(
     let resources = list["resources"].as_array();
     let found = resources.into_iter().flatten().find_map(|r| {
         let plural = r["name"].as_str().filter(|n| !n.contains('/'))?;
-        (r["kind"] == kind).then(|| (plural.to_owned(), r["namespaced"] == true))
+        (r["kind"] == kind).then(|| Resource {
+            group: group.clone(),
+            plural: plural.to_owned(),
+            namespaced: r["namespaced"] == true,
+        })
     });
     Ok(found)
 }

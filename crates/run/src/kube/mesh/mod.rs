@@ -6,7 +6,8 @@ mod install;
 mod role;
 mod uninstall;
 
-pub(crate) use helm::Helm;
-pub(crate) use install::{MeshInstaller, apply_manifest, namespaces};
+pub(crate) use helm::{Helm, documents, tail};
+pub(crate) use install::{MeshInstaller, Resource, apply_manifest, namespaces, resource};
+pub(crate) use role::items;
 pub use role::{MeshRole, mesh_role};
 pub(crate) use uninstall::differences;

@@ -1,4 +1,4 @@
-//! The role that the installation of a plan's meshes needs, made from the objects of their charts:
+//! The role that the installation of a plan's meshes and application needs, made from the objects of their charts:
 //! the rights to create these objects, and those that the charts' own roles grant. Rules of
 //! namespaced roles apply to all namespaces here, because the charts' namespaces do not exist yet.
 
@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use tare_model::graph::ServiceGraph;
 use tare_model::mesh::MeshKubernetes;
 use tare_model::plan::KubernetesSettings;
 
@@ -13,6 +14,7 @@ use super::helm::Helm;
 use super::install::values;
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::KINDS;
+use crate::kube::application;
 
 /// Verbs that Helm uses for each object of a chart.
 const CHART_VERBS: [&str; 4] = ["create", "delete", "get", "patch"];
@@ -30,14 +32,15 @@ pub struct MeshRole {
     granted: BTreeSet<String>,
 }
 
-/// Returns the role that the installation of these meshes needs; empty if tare creates none of
-/// their objects. Helm renders their charts; no request is sent to a cluster.
+/// Returns the role that the installation of these meshes and the application of this graph need; empty if tare creates
+/// none of their objects. Helm renders their charts; no request is sent to a cluster.
 ///
 /// # Errors
-/// When Helm cannot be run, or cannot render a chart.
+/// When a chart or the application cannot be rendered.
 pub async fn mesh_role(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
+    graph: Option<&ServiceGraph>,
 ) -> Result<MeshRole, EnvironmentError> {
     let helm = Helm::new(settings);
     let (mut charts, mut manifests) = (Vec::new(), Vec::new());
@@ -51,11 +54,17 @@ pub async fn mesh_role(
         let own = mesh.manifests.iter().filter(|_| !mesh.releases.is_empty());
         manifests.extend(own.chain(&mesh.join.manifests).cloned());
     }
-    Ok(MeshRole::new(&charts, &manifests))
+    let mut role = MeshRole::new(&charts, &manifests);
+    if let Some(graph) = graph
+        && let Some(application) = &graph.application
+    {
+        role.add_application(&application::objects(&helm, application, graph).await?);
+    }
+    Ok(role)
 }
 
 /// Returns the items of a list object, or the object itself.
-fn items(object: Value) -> Vec<Value> {
+pub(crate) fn items(object: Value) -> Vec<Value> {
     match (&object["kind"], object["items"].as_array()) {
         (Value::String(kind), Some(items)) if kind.ends_with("List") => items.clone(),
         _ => vec![object],
@@ -107,6 +116,15 @@ impl MeshRole {
         }
     }
 
+    /// Adds the rights to create the objects of an application, and those that its own roles grant.
+    fn add_application(&mut self, objects: &[Value]) {
+        for object in objects {
+            let plural = plural(text(object, "/kind"));
+            self.rights.add(group(object), &plural, &MANIFEST_VERBS);
+        }
+        self.granted.extend(granted(objects));
+    }
+
     /// Returns the role as YAML; empty without rights.
     #[must_use]
     pub fn yaml(&self) -> String {
@@ -114,8 +132,8 @@ impl MeshRole {
             return String::new();
         }
         let mut out = String::from(
-            "---\n# For the meshes of this plan only: rights to create the objects of their charts, and the rights that\n\
-             # the charts' own roles grant, because nobody may create a role with more rights than their own.\n\
+            "---\n# For the meshes and the application of this plan only: rights to create their objects, and the rights that\n\
+             # their own roles grant, because nobody may create a role with more rights than their own.\n\
              apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-meshes\nrules:\n",
         );
         for ((group, plural), verbs) in &self.rights.0 {
@@ -353,7 +371,7 @@ mod tests {
         let mut mesh = MeshKubernetes::default();
         let gateway = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
         mesh.manifests.push(gateway.clone());
-        let nothing = mesh_role(&settings, &[&mesh]).await.unwrap();
+        let nothing = mesh_role(&settings, &[&mesh], None).await.unwrap();
         assert!(nothing.reviews().is_empty());
         assert_eq!(
             nothing.yaml(),
@@ -361,7 +379,7 @@ mod tests {
             "manifests are applied only with an installation"
         );
         mesh.join.manifests.push(gateway);
-        let role = mesh_role(&settings, &[&mesh]).await.unwrap().yaml();
+        let role = mesh_role(&settings, &[&mesh], None).await.unwrap().yaml();
         assert!(
             role.contains("gateways.example") && !role.contains("secrets"),
             "{role}"

@@ -7,6 +7,8 @@ use tare_model::plan::{KubernetesSettings, Placement};
 
 use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, REPLICAS, ROLE, TRIAL, TrialNames};
 
+/// Seconds that pods have to end after SIGTERM.
+pub(crate) const GRACE_S: u32 = 5;
 /// Id of a user that owns no files.
 const NOBODY: u32 = 65_532;
 
@@ -101,7 +103,7 @@ fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -
         .collect();
     json!({"containers": [container], "imagePullSecrets": secrets,
         "automountServiceAccountToken": false, "enableServiceLinks": false,
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": GRACE_S,
         "volumes": [{"name": "spec", "configMap": {"name": config_map}}]})
 }
 
@@ -111,6 +113,27 @@ pub(crate) struct PodPlacement<'a> {
     /// Names of the nodes for applications.
     pub(crate) nodes: &'a [String],
     pub(crate) instance: u32,
+}
+
+/// Places the pods of an application on the nodes by the settings.
+pub(crate) fn place(
+    pod: &mut Value,
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    placement: PodPlacement<'_>,
+) {
+    match settings.placement {
+        Placement::Packed if !placement.nodes.is_empty() => {
+            let node = &placement.nodes[placement.instance as usize % placement.nodes.len()];
+            pod["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+        }
+        _ => {
+            pod["nodeSelector"] = json!(settings.node_labels);
+            pod["topologySpreadConstraints"] = json!([{"maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {TRIAL: names.trial, ROLE: "application"}}}]);
+        }
+    }
 }
 
 /// Deployment of one service of an instance, with its replicas.
@@ -141,18 +164,7 @@ pub(crate) fn deployment(
         ServiceProtocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),
     }
     let mut pod = pod_spec(settings, container, "spec");
-    match settings.placement {
-        Placement::Packed if !placement.nodes.is_empty() => {
-            let node = &placement.nodes[placement.instance as usize % placement.nodes.len()];
-            pod["nodeSelector"] = json!({"kubernetes.io/hostname": node});
-        }
-        _ => {
-            pod["nodeSelector"] = json!(settings.node_labels);
-            pod["topologySpreadConstraints"] = json!([{"maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {TRIAL: names.trial, ROLE: "application"}}}]);
-        }
-    }
+    place(&mut pod, names, settings, placement);
     let mut labels = with(
         names.labels(),
         &[

@@ -14,6 +14,10 @@ pub(crate) const ROLE: &str = "tare.run/role";
 pub(crate) const INSTANCE: &str = "tare.run/instance";
 /// Label of a pod whose service has several replicas: their number.
 pub(crate) const REPLICAS: &str = "tare.run/replicas";
+/// Label of a pod of the user's application: the object that it belongs to, such as a Deployment.
+pub(crate) const SERVICE_LABEL: &str = "tare.run/service";
+/// Annotation of a pod of the user's application: the names of its own containers, without those of a mesh.
+pub(crate) const OWN_CONTAINERS: &str = "tare.run/containers";
 /// Label of all objects that tare creates.
 pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by";
 /// Port of every application.

@@ -3,7 +3,22 @@
 use serde_json::Value;
 use tare_model::worker::{Plane, WatchedProcess};
 
-use super::names::{CONTAINER, INSTANCE, REPLICAS, ROLE};
+use super::names::{CONTAINER, INSTANCE, OWN_CONTAINERS, REPLICAS, ROLE, SERVICE_LABEL};
+
+/// Reasons of containers that wait and will not start by themselves.
+///
+/// Source: kubelet, pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime/kuberuntime_container.go.
+const WILL_NOT_START: [&str; 9] = [
+    "CrashLoopBackOff",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "PreCreateHookError",
+];
 
 /// A pod's object.
 #[derive(Debug, Clone, Copy)]
@@ -75,10 +90,35 @@ impl<'a> Pod<'a> {
         self.label(REPLICAS).parse().unwrap_or(1)
     }
 
+    /// Name of its service: of the graph, or the object of the user's application that it belongs to.
+    pub(crate) fn service(self) -> &'a str {
+        match self.label(SERVICE_LABEL) {
+            "" => self.label("app"),
+            service => service,
+        }
+    }
+
+    /// Whether a container is the application's own: other programs did not add it.
+    pub(crate) fn is_own(self, container: &str) -> bool {
+        match self.annotation(OWN_CONTAINERS) {
+            "" => container == CONTAINER,
+            own => own.split(',').any(|own| own == container),
+        }
+    }
+
+    /// The port of this name of its containers.
+    pub(crate) fn port(self, name: &str) -> Option<u16> {
+        let containers = self.specified().filter_map(|c| c["ports"].as_array());
+        let port = containers.flatten().find(|p| p["name"] == name)?;
+        port["containerPort"]
+            .as_u64()
+            .and_then(|n| u16::try_from(n).ok())
+    }
+
     /// Name for results and messages: `emojivoto-0/web`; of a service with several replicas
     /// `emojivoto-0/emoji.x7k2p`, with the end of the pod's name; `generator-1`, or namespace and name.
     pub(crate) fn title(self) -> String {
-        let service = || format!("{}/{}", self.label(INSTANCE), self.label("app"));
+        let service = || format!("{}/{}", self.label(INSTANCE), self.service());
         let suffix = || self.name().rsplit('-').next().unwrap_or_default();
         match self.label(ROLE) {
             "application" if self.replicas() > 1 => format!("{}.{}", service(), suffix()),
@@ -120,7 +160,42 @@ impl<'a> Pod<'a> {
     /// Names of the containers that other programs added to the pod.
     pub(crate) fn injected(self) -> Vec<&'a str> {
         let names = self.specified().filter_map(|c| c["name"].as_str());
-        names.filter(|n| *n != CONTAINER).collect()
+        names.filter(|n| !self.is_own(n)).collect()
+    }
+
+    /// Returns the first of its own containers that will not start or keeps ending, with the reason; any container whose
+    /// image is missing; or of a failed pod the reason alone.
+    pub(crate) fn failure(self) -> Option<(Option<&'a str>, String)> {
+        if self.phase() == "Failed" {
+            return Some((None, self.not_ready_reason()));
+        }
+        let init = self.array("/status/initContainerStatuses");
+        let mut all = init.chain(self.array("/status/containerStatuses"));
+        all.find_map(|status| {
+            let waiting = &status["state"]["waiting"];
+            let reason = waiting["reason"]
+                .as_str()
+                .filter(|r| WILL_NOT_START.contains(r))?;
+            let name = status["name"].as_str().unwrap_or_default();
+            if !self.is_own(name) && !reason.contains("Image") {
+                return None;
+            }
+            let message = waiting["message"].as_str().unwrap_or_default();
+            let ended = Container { status }.ended();
+            let ended = ended.map_or_else(String::new, |(reason, code)| {
+                format!("; it ended: {reason}, exit code {code}")
+            });
+            Some((Some(name), format!("{name}: {reason} {message}{ended}")))
+        })
+    }
+
+    /// The first of its own containers that is not ready.
+    pub(crate) fn unready(self) -> Option<&'a str> {
+        let statuses = self.array("/status/containerStatuses");
+        let mut names = statuses
+            .filter(|s| s["ready"] != true)
+            .filter_map(|s| s["name"].as_str());
+        names.find(|name| self.is_own(name))
     }
 
     /// Returns why the pod is not ready, as far as its status shows.
@@ -183,8 +258,15 @@ impl<'a> Pod<'a> {
         let mut all = Vec::new();
         for container in self.containers() {
             let Some(id) = container.id() else { continue };
+            let single = self.specified().filter_map(|c| c["name"].as_str());
+            let single = single.filter(|name| self.is_own(name)).count() == 1;
             let (plane, name) = match (role, container.name()) {
-                ("application", CONTAINER) => (Plane::Application, self.title()),
+                ("application", own) if self.is_own(own) && single => {
+                    (Plane::Application, self.title())
+                }
+                ("application", own) if self.is_own(own) => {
+                    (Plane::Application, format!("{}/{own}", self.title()))
+                }
                 ("generator", CONTAINER) => (Plane::Generator, self.title()),
                 ("application", other) if Some(other) == sidecar => {
                     (Plane::DataPlane, format!("{}/sidecar", self.title()))

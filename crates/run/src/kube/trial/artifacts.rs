@@ -28,6 +28,12 @@ pub(crate) async fn save(api: &ApiClient, deployment: &Deployment) -> Result<(),
     let config = deployment.dir.join(layout::CONFIG);
     let mut cluster = json!({"images": images, "mesh": deployment.section(),
         "node_of_generators": deployment.generator_node});
+    if let Some(application) = &deployment.application {
+        let changes = application.changes.iter();
+        let changes: Vec<String> = changes.map(|(of, what)| format!("{of}: {what}")).collect();
+        cluster["application"] = json!({"digest": application.digest,
+            "objects": application.titles(), "changes": changes});
+    }
     let first = deployment.pods.first().map(Pod);
     if let (Some(pod), Some(sidecar)) = (first, deployment.sidecar()) {
         let container = pod.container(sidecar).cloned().unwrap_or_default();

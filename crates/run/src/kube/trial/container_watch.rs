@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::events::Events;
+use super::pod_log::last_output;
 use super::termination::PodTerminations;
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
@@ -45,12 +46,13 @@ pub(crate) struct ContainerWatch {
 }
 
 impl ContainerWatch {
-    /// Starts to watch the containers that run in a trial. `parts` are the containers of its mesh.
+    /// Starts to watch the containers that run in a trial. `parts` are the containers of its mesh. `with_output`: report
+    /// the last output of containers of the application.
     pub(crate) fn start(
         api: &ApiClient,
         names: &TrialNames,
         parts: MeshParts,
-        running: BTreeMap<String, WatchedContainer>,
+        (running, with_output): (BTreeMap<String, WatchedContainer>, bool),
         events: &Events,
         terminations: &PodTerminations,
     ) -> Self {
@@ -63,6 +65,7 @@ impl ContainerWatch {
             api: api.clone(),
             selectors,
             running,
+            with_output,
             terminations: terminations.clone(),
             events: events.clone(),
         };
@@ -131,6 +134,8 @@ struct Checks {
     selectors: Vec<(Option<String>, String)>,
     /// Containers that ran at the previous check, by id.
     running: BTreeMap<String, WatchedContainer>,
+    /// Whether the last output of a container of the application is reported.
+    with_output: bool,
     terminations: PodTerminations,
     events: Events,
     /// Requests that were sent again, as of the previous check.
@@ -175,8 +180,13 @@ impl Checks {
         for pod in pods.iter().map(Pod) {
             self.terminations.record(pod);
         }
-        for (id, found) in ended(&pods, &self.running, &self.terminations) {
+        for (id, mut found) in ended(&pods, &self.running, &self.terminations) {
             if let Some(container) = self.running.remove(&id) {
+                let mut pods = pods.iter().map(Pod).filter(|_| self.with_output);
+                let pod = pods.find(|p| p.key() == container.pod && p.is_own(&container.container));
+                if let Some(pod) = pod {
+                    found += &last_output(&self.api, pod, &container.container).await;
+                }
                 self.events.push(EventKind::Exited, container.name, found);
             }
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::mesh::Join;
@@ -14,15 +13,12 @@ use super::deployment::Deployment;
 use super::pull_secrets;
 use crate::environment::EnvironmentError;
 use crate::instances;
-use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, POD, SERVICE};
-use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::api::ApiClient;
+use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, SERVICE};
+use crate::kube::application::{Instance, Rendered, expected_pods};
 use crate::kube::mesh::apply_manifest;
-use crate::kube::objects::Pod;
 use crate::kube::objects::manifests::{self, PodPlacement};
-use crate::kube::objects::names::{PORT, ROLE, TrialNames};
-use crate::kube::wait::wait;
-
-const POLL: Duration = Duration::from_millis(500);
+use crate::kube::objects::names::{PORT, TrialNames};
 
 /// The inputs of a deployment.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +32,7 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    fn workload(&self) -> &'a Workload {
+    pub(super) fn workload(&self) -> &'a Workload {
         self.plan.workload_of(&self.trial.load)
     }
 }
@@ -65,6 +61,9 @@ pub(crate) async fn create(
     if let Some(join) = &join {
         apply_join_manifests(api, &names, instances, join).await?;
     }
+    if let Some(rendered) = deployment.application.clone() {
+        return create_application(inputs, deployment, join.as_ref(), &rendered).await;
+    }
 
     let mut services = Vec::new();
     for i in 0..instances {
@@ -83,6 +82,55 @@ pub(crate) async fn create(
         objects.extend(instance(inputs, deployment, join.as_ref(), i, &addresses)?);
     }
     api.apply_all(objects).await?;
+    Ok(())
+}
+
+/// Creates the objects of the user's application, for each instance.
+async fn create_application(
+    inputs: Inputs<'_>,
+    deployment: &mut Deployment,
+    join: Option<&Join>,
+    rendered: &Rendered,
+) -> Result<(), EnvironmentError> {
+    let workload = inputs.workload();
+    for (title, change) in &rendered.changes {
+        let events = &deployment.events;
+        events.push(EventKind::ApplicationChanged, title, change);
+    }
+    let mut phases = [Vec::new(), Vec::new()];
+    for index in 0..workload.instances {
+        let namespace = deployment.names.instance(index);
+        let objects = rendered.of_instance(Instance {
+            names: &deployment.names,
+            settings: inputs.settings,
+            join,
+            namespace: &namespace,
+            name: &instances::name(&workload.graph, index),
+            placement: PodPlacement {
+                nodes: inputs.nodes,
+                instance: index,
+            },
+        });
+        for (phase, objects) in phases.iter_mut().zip(objects) {
+            let with_path = |o| (rendered.path(&o, &namespace), o);
+            phase.extend(objects.into_iter().map(with_path));
+        }
+    }
+    let [others, controllers] = phases;
+    let applied = inputs.api.apply_all_at(others).await?;
+    let services: Vec<Value> = applied
+        .into_iter()
+        .filter(|o| o["kind"] == "Service")
+        .collect();
+    deployment.targets = targets(workload, deployment, &addresses(&services))?;
+    deployment.tcp_request_bytes = instances::tcp_request_bytes(workload, &deployment.targets);
+    for (path, object) in &controllers {
+        match object["kind"] == "DaemonSet" {
+            true => deployment.daemon_sets.push((path.clone(), object.clone())),
+            false => deployment.other_pods += expected_pods(object).unwrap_or(1),
+        }
+    }
+    inputs.api.apply_all_at(controllers).await?;
     Ok(())
 }
 
@@ -125,6 +173,7 @@ fn upstream(
     addresses: &Addresses,
     namespace: &str,
     service: &str,
+    port: u16,
 ) -> Result<Upstream, EnvironmentError> {
     let address = addresses.get(&(namespace.to_owned(), service.to_owned()));
     let address: Option<IpAddr> = address.and_then(|a| a.parse().ok());
@@ -132,8 +181,8 @@ fn upstream(
         let found = "the cluster assigned no cluster IP";
         EnvironmentError::Cluster(format!("create service {namespace}/{service}: {found}"))
     })?;
-    let connect = SocketAddr::new(address, PORT).to_string();
-    let authority = format!("{service}.{namespace}:{PORT}");
+    let connect = SocketAddr::new(address, port).to_string();
+    let authority = format!("{service}.{namespace}:{port}");
     Ok(Upstream::new(connect, authority))
 }
 
@@ -145,9 +194,10 @@ fn targets(
     let mut targets = BTreeMap::new();
     for i in 0..workload.instances {
         let name = instances::name(&workload.graph, i);
-        for front in deployment.fronts.keys() {
-            let upstream = upstream(addresses, &deployment.names.instance(i), front)?;
-            targets.insert((name.clone(), front.clone()), upstream);
+        for (service, front) in &deployment.fronts {
+            let namespace = deployment.names.instance(i);
+            let upstream = upstream(addresses, &namespace, service, front.port)?;
+            targets.insert((name.clone(), service.clone()), upstream);
         }
     }
     Ok(targets)
@@ -173,7 +223,8 @@ fn instance(
     for (i, service) in graph.services.iter().enumerate() {
         let mut upstreams = BTreeMap::new();
         for callee in graph.callees(&service.name) {
-            upstreams.insert(callee.to_owned(), upstream(addresses, &namespace, callee)?);
+            let upstream = upstream(addresses, &namespace, callee, PORT)?;
+            upstreams.insert(callee.to_owned(), upstream);
         }
         let number = u64::from(index) * graph.services.len() as u64 + i as u64;
         let spec = WorkloadSpec {
@@ -199,72 +250,4 @@ fn instance(
     let map = manifests::config_map(names, &namespace, "spec", &files);
     objects.insert(0, (CONFIG_MAP, map));
     Ok(objects)
-}
-
-/// Waits until every pod is ready and has its sidecar.
-pub(crate) async fn wait_ready(
-    inputs: Inputs<'_>,
-    deployment: &mut Deployment,
-) -> Result<(), EnvironmentError> {
-    let workload = inputs.workload();
-    let expected = workload.pods() as usize;
-    let within_s = inputs.settings.ready_within_s;
-    let within = Duration::from_secs(u64::from(within_s));
-    let selector = format!("{},{ROLE}=application", deployment.names.selector());
-    let mut recreated = BTreeMap::new();
-    let pods = wait("the application is ready", POLL, within, async || {
-        let mut pods = inputs.api.list(POD, None, &selector).await?;
-        pods.retain(|p| !Pod(p).is_terminating());
-        recreate_without_sidecar(inputs.api, deployment, &pods, &mut recreated).await?;
-        let sidecar = deployment.sidecar();
-        let complete = |p: &Value| {
-            let pod = Pod(p);
-            pod.is_ready() && sidecar.is_none_or(|s| pod.container(s).is_some())
-        };
-        Ok::<_, ApiError>(match pods.len() == expected && pods.iter().all(complete) {
-            true => Ok(pods),
-            false => Err(not_ready(&pods, expected, within_s)),
-        })
-    });
-    deployment.pods = pods.await??;
-    Ok(())
-}
-
-/// Recreates the pods without their sidecar, because they were created before the mesh's injector was
-/// ready; of each service as many as it has replicas. Reports each as an event.
-async fn recreate_without_sidecar(
-    api: &ApiClient,
-    deployment: &Deployment,
-    pods: &[Value],
-    recreated: &mut BTreeMap<(String, String), usize>,
-) -> Result<(), ApiError> {
-    let Some(sidecar) = deployment.sidecar() else {
-        return Ok(());
-    };
-    for pod in pods
-        .iter()
-        .map(Pod)
-        .filter(|p| p.container(sidecar).is_none())
-    {
-        let service = (pod.namespace().to_owned(), pod.label("app").to_owned());
-        let recreated = recreated.entry(service).or_default();
-        if *recreated < pod.replicas() {
-            *recreated += 1;
-            let found = format!("had no container {sidecar} and was recreated");
-            let events = &deployment.events;
-            events.push(EventKind::Recreated, pod.title(), found);
-            api.delete(POD, Some(pod.namespace()), pod.name()).await?;
-        }
-    }
-    Ok(())
-}
-
-fn not_ready(pods: &[Value], expected: usize, within_s: u32) -> EnvironmentError {
-    let first = pods.iter().map(Pod).find(|p| !p.is_ready());
-    let reason = first.map_or_else(
-        || format!("{} of {expected} pods exist", pods.len()),
-        Pod::not_ready_reason,
-    );
-    let name = first.map_or_else(|| "application".to_owned(), Pod::title);
-    EnvironmentError::start(name, format!("not ready within {within_s} s: {reason}"))
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
-use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::{Join, Mesh, MeshKubernetes};
+use tare_model::mesh::{DataPlaneKind, Join, Mesh, MeshKubernetes, Mtls};
 use tare_model::trial::Event;
 use tare_model::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
@@ -15,6 +15,8 @@ use super::events::Events;
 use super::termination::PodTerminations;
 use crate::environment::Deployed;
 use crate::kube::api::ApiClient;
+use crate::kube::application::{Front, Rendered};
+use crate::kube::objects::Pod;
 use crate::kube::objects::names::TrialNames;
 
 /// The runs of the generators and the agents in a trial: one, or one for each step of a search. Their objects have
@@ -56,8 +58,14 @@ impl GeneratorRuns {
 pub struct Deployment {
     pub(crate) names: TrialNames,
     pub(crate) mesh: Mesh,
-    /// The services that the load calls, with their protocols.
-    pub(crate) fronts: BTreeMap<String, ServiceProtocol>,
+    /// The services that the load calls.
+    pub(crate) fronts: BTreeMap<String, Front>,
+    /// The application of the user, if it is deployed in the place of tare's servers.
+    pub(crate) application: Option<Arc<Rendered>>,
+    /// Its DaemonSets with their paths: only their status has the number of their pods.
+    pub(crate) daemon_sets: Vec<(String, Value)>,
+    /// Number of its other pods.
+    pub(crate) other_pods: usize,
     /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.
     pub(crate) tcp_request_bytes: Option<u64>,
     /// The trial's directory.
@@ -105,8 +113,26 @@ impl Deployment {
         let parts = self.section().map(|s| s.parts.clone()).unwrap_or_default();
         let running = container_watch::running(&self.pods, &self.watched);
         let (events, terminations) = (&self.events, &self.terminations);
-        let watch = ContainerWatch::start(api, &self.names, parts, running, events, terminations);
+        let with_output = self.application.is_some();
+        let watch = ContainerWatch::start(
+            api,
+            &self.names,
+            parts,
+            (running, with_output),
+            events,
+            terminations,
+        );
         self.container_watch = Some(watch);
+    }
+
+    /// The service that the load calls and that a pod belongs to.
+    pub(crate) fn front(&self, pod: Pod<'_>) -> Option<&Front> {
+        self.fronts.values().find(|front| front.has(pod))
+    }
+
+    /// Whether the mesh refuses plain text from outside.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.mesh.settings.mtls == Mtls::Strict && self.mesh.data_plane != DataPlaneKind::None
     }
 
     /// Name of the sidecar's container.

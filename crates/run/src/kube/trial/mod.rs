@@ -11,6 +11,7 @@ pub(crate) mod hooks;
 mod pod_log;
 pub(crate) mod prove;
 mod pull_secrets;
+pub(crate) mod ready;
 mod termination;
 
 pub(crate) use deployment::Deployment;

@@ -117,6 +117,24 @@ impl PodLog {
     }
 }
 
+/// Returns the last lines of a container's log for a message, or an empty string. A container that was started again has
+/// its last output in the log of its previous run.
+pub(crate) async fn last_output(api: &ApiClient, pod: Pod<'_>, container: &str) -> String {
+    let address = (pod.namespace(), pod.name());
+    let runs = pod
+        .status_of(container)
+        .is_some_and(|c| c.id().is_some() && c.restarts() > 0);
+    let mut text = api.log_tail(address, container, runs).await;
+    if text.trim().is_empty() {
+        text = api.log_tail(address, container, !runs).await;
+    }
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("; last lines of its log: {}", lines.join(" | ")),
+    }
+}
+
 /// Splits a line into its text and its timestamp, in nanoseconds of Unix time.
 fn split(line: &str) -> (&str, Option<i64>) {
     let parts = line.split_once(' ');

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::{DataPlaneKind, Mtls, ProofSource};
+use tare_model::mesh::ProofSource;
 use tare_model::trial::Proof;
 use tare_model::worker::{Plane, WatchedProcess};
 
@@ -47,8 +47,12 @@ fn proxies(deployment: &Deployment) -> Proof {
     let total = deployment.pods.len();
     let Some(sidecar) = deployment.sidecar() else {
         let claim = "no pod has a proxy";
+        let own = match deployment.application.is_some() {
+            true => "the containers of the application only",
+            false => "one container each",
+        };
         return match pods().find(|p| !p.injected().is_empty()) {
-            None => proof(claim, true, format!("{total} pods with one container each")),
+            None => proof(claim, true, format!("{total} pods with {own}")),
             Some(pod) => {
                 let injected = pod.injected().join(", ");
                 proof(claim, false, format!("{} has {injected}", pod.title()))
@@ -116,15 +120,18 @@ fn plane_of(plane: Plane, pod: Pod<'_>, generator_node: Option<&str>) -> Plane {
 /// request to the application's port. Strict mTLS must refuse it. Without strict mTLS it must be
 /// answered; otherwise a refusal would prove nothing.
 async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
-    let fronts = &deployment.fronts;
     let pods = deployment.pods.iter().map(Pod);
-    let pods = pods.filter(|p| fronts.contains_key(p.label("app")));
+    let pods = pods.filter_map(|pod| {
+        let front = deployment.front(pod)?;
+        Some((pod, front, front.port_of(pod)?))
+    });
     let mut answered = 0;
     let mut refused = Vec::new();
-    for pod in pods.take(PLAINTEXT_PODS_MAX) {
-        let request = api.pod_text((pod.namespace(), pod.name()), PORT, "/tare/ready");
+    for (pod, front, port) in pods.take(PLAINTEXT_PODS_MAX) {
+        let request = api.pod_text((pod.namespace(), pod.name()), port, &front.path);
         match tokio::time::timeout(PLAINTEXT_ANSWER_WITHIN, request).await {
             Ok(Ok(_)) => answered += 1,
+            Ok(Err(error)) if front.of_user && is_answer(&error) => answered += 1,
             Ok(Err(error)) => refused.push(format!("{}: {}", pod.title(), error.found)),
             Err(_) => refused.push(format!("{}: no response", pod.title())),
         }
@@ -133,14 +140,18 @@ async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
     if let Some(first) = refused.first() {
         seen += &format!(" ({first})");
     }
-    let strict = deployment.mesh.settings.mtls == Mtls::Strict
-        && deployment.mesh.data_plane != DataPlaneKind::None;
-    if strict {
+    if deployment.is_strict() {
         let holds = answered == 0 && !refused.is_empty();
         return proof("plain text from outside the mesh is refused", holds, seen);
     }
     let holds = refused.is_empty() && answered > 0;
     proof("plain text from outside the mesh is answered", holds, seen)
+}
+
+/// Whether an error is the answer of the user's application. A proxy refuses with the status 403, or closes the connection.
+fn is_answer(error: &ApiError) -> bool {
+    let is_closed = error.found.contains("error trying to reach service");
+    error.status.is_some_and(|s| s != 403) && !is_closed
 }
 
 /// Proves after the load that the proxies' own counters grew.
@@ -189,7 +200,8 @@ fn counted(requests: f64, bytes: Option<(f64, u64)>, sent: f64, answered: &str) 
 }
 
 fn is_tcp(deployment: &Deployment, pod: Pod<'_>) -> bool {
-    deployment.fronts.get(pod.label("app")) == Some(&ServiceProtocol::Tcp)
+    let front = deployment.front(pod);
+    front.is_some_and(|f| f.protocol == ServiceProtocol::Tcp)
 }
 
 /// Proves that the counters of node proxies, by node, grew. They must also have grown on the
@@ -218,10 +230,8 @@ async fn counting_pods(
     source: &ProofSource,
 ) -> Vec<Value> {
     if !source.of_node_proxies {
-        let is_front = |p: &&Value| {
-            Pod(p).label(ROLE) == "application"
-                && deployment.fronts.contains_key(Pod(p).label("app"))
-        };
+        let is_front =
+            |p: &&Value| Pod(p).label(ROLE) == "application" && deployment.front(Pod(p)).is_some();
         return deployment.pods.iter().filter(is_front).cloned().collect();
     }
     let section = deployment.section();
@@ -249,10 +259,20 @@ async fn counters(
             false => &source.counters,
         };
         if let Ok(text) = api.pod_text(address, source.port, &source.path).await {
-            sums.insert(pod.key(), sum(&text, counters));
+            let port = deployment.front(pod).and_then(|f| f.port_of(pod));
+            let counters = at_port(counters, port.unwrap_or(PORT));
+            sums.insert(pod.key(), sum(&text, &counters));
         }
     }
     sums
+}
+
+/// Returns the names of counters with the port of the application in place of `${tare.port}`.
+fn at_port(counters: &[String], port: u16) -> Vec<String> {
+    let filled = counters
+        .iter()
+        .map(|c| c.replace("${tare.port}", &port.to_string()));
+    filled.collect()
 }
 
 /// Returns the sum of the first of `counters` that a Prometheus text contains; 0 if it contains
@@ -280,6 +300,26 @@ fn sum(text: &str, counters: &[String]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_the_application_is_an_answer_in_plain_text() {
+        let error = |status, found: &str| ApiError {
+            request: "GET /".into(),
+            status,
+            found: found.into(),
+        };
+        assert!(is_answer(&error(Some(404), "404 Not Found: no page")));
+        assert!(is_answer(&error(
+            Some(503),
+            "503 Service Unavailable: later"
+        )));
+        assert!(!is_answer(&error(
+            Some(503),
+            "error trying to reach service: EOF"
+        )));
+        assert!(!is_answer(&error(Some(403), "403 Forbidden: ")));
+        assert!(!is_answer(&error(None, "no response within 30 s")));
+    }
 
     #[test]
     fn counters_must_grow_on_the_generators_node() {

@@ -1,0 +1,150 @@
+use super::*;
+use crate::kube::objects::names::Names;
+use tare_model::graph::ServiceGraph;
+
+fn rendered(objects: Value) -> Rendered {
+    let graph: ServiceGraph = serde_json::from_value(json!({"name": "shop",
+        "application": {"manifests": ["k8s"]},
+        "services": [{"name": "web", "protocol": "http", "port": 80, "endpoints": [{"path": "/"}]}],
+        "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "web", "path": "/"}]}]}))
+    .unwrap();
+    let objects = objects.as_array().unwrap().clone();
+    Rendered::new(objects, graph.application.as_ref().unwrap(), &graph).unwrap()
+}
+
+fn shop() -> Value {
+    json!([
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "acme", "labels": {"istio-injection": "enabled"}}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "acme"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "w", MANAGED: "Helm"}}, "template": {
+                "metadata": {"labels": {"app": "w", MANAGED: "Helm"}},
+                "spec": {"terminationGracePeriodSeconds": 600, "containers": [{"name": "web", "image": "web:v1",
+                    "env": [{"name": "DB", "value": "db.acme:5432"}]}, {"name": "log", "image": "log:v1"}]}}}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "acme"},
+            "spec": {"selector": {"app": "w"}, "ports": [{"port": 80}]}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db", "namespace": "acme"},
+            "spec": {"selector": {"app": "db"}, "ports": [{"port": 5432}]}},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "acme"},
+            "spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "db", "image": "db:v1"}]}}}}
+    ])
+}
+
+fn deployed(
+    rendered: &Rendered,
+    settings: &KubernetesSettings,
+    join: Option<&Join>,
+) -> [Vec<Value>; 2] {
+    rendered.of_instance(Instance {
+        names: &Names::new("tare", "run").trial(3),
+        settings,
+        join,
+        namespace: "tare-t-0",
+        name: "shop-0",
+        placement: PodPlacement {
+            nodes: &["a".to_owned(), "b".to_owned()],
+            instance: 0,
+        },
+    })
+}
+
+#[test]
+fn all_objects_of_an_instance_are_in_its_namespace_and_have_its_labels() {
+    let rendered = rendered(shop());
+    let titles = [
+        "Deployment/web",
+        "Service/web",
+        "Service/db",
+        "StatefulSet/db",
+    ];
+    assert_eq!(rendered.titles(), titles, "the Namespace is left out");
+    let [first, then] = deployed(&rendered, &KubernetesSettings::default(), None);
+    assert!(first.iter().all(|o| o["kind"] == "Service") && then.len() == 2);
+    for object in first.iter().chain(&then) {
+        assert_eq!(object["metadata"]["namespace"], "tare-t-0");
+        assert_eq!(object["metadata"]["labels"][MANAGED], "tare");
+        assert_eq!(object["metadata"]["labels"]["tare.run/trial"], "003");
+    }
+    let template = &then[0]["spec"]["template"];
+    let labels = &template["metadata"]["labels"];
+    assert_eq!(labels[MANAGED], "Helm", "its selector has this label");
+    assert_eq!(
+        (&labels[ROLE], &labels[INSTANCE]),
+        (&json!("application"), &json!("shop-0"))
+    );
+    assert_eq!(
+        (&labels[SERVICE_LABEL], &labels[REPLICAS]),
+        (&json!("web"), &json!("2"))
+    );
+    assert_eq!(
+        template["metadata"]["annotations"][OWN_CONTAINERS],
+        "web,log"
+    );
+    let spec = &template["spec"];
+    assert_eq!(spec["containers"][0]["env"][0]["value"], "db.tare-t-0:5432");
+    assert_eq!(spec["terminationGracePeriodSeconds"], manifests::GRACE_S);
+    assert_eq!(
+        spec["topologySpreadConstraints"][0]["topologyKey"],
+        "kubernetes.io/hostname"
+    );
+    let placed = &then[1]["spec"]["template"]["spec"];
+    assert_eq!(placed["nodeSelector"], json!({"disk": "ssd"}));
+    assert!(placed["topologySpreadConstraints"].is_null());
+}
+
+#[test]
+fn pods_of_an_application_join_the_mesh_and_get_the_pull_secrets() {
+    let settings = KubernetesSettings {
+        image_pull_secrets: vec!["pull".into()],
+        ..KubernetesSettings::default()
+    };
+    let mut join = Join::default();
+    join.pod_labels.insert("istio.io/rev".into(), "x".into());
+    join.pod_annotations
+        .insert("linkerd.io/inject".into(), "enabled".into());
+    let [_, then] = deployed(&rendered(shop()), &settings, Some(&join));
+    for object in then {
+        let template = &object["spec"]["template"];
+        assert_eq!(template["metadata"]["labels"]["istio.io/rev"], "x");
+        assert_eq!(
+            template["metadata"]["annotations"]["linkerd.io/inject"],
+            "enabled"
+        );
+        assert_eq!(
+            template["spec"]["imagePullSecrets"],
+            json!([{"name": "pull"}])
+        );
+    }
+}
+
+#[test]
+fn the_number_of_pods_of_a_daemon_set_is_in_its_status() {
+    let set = |status: Value| {
+        expected_pods(
+            &json!({"kind": "DaemonSet", "metadata": {"generation": 2}, "status": status}),
+        )
+    };
+    assert_eq!(
+        set(json!({"observedGeneration": 2, "desiredNumberScheduled": 3})),
+        Some(3)
+    );
+    assert_eq!(
+        set(json!({"observedGeneration": 1, "desiredNumberScheduled": 3})),
+        None
+    );
+    assert_eq!(set(json!({})), None);
+    assert_eq!(
+        expected_pods(&json!({"kind": "Deployment", "spec": {"replicas": 4}})),
+        Some(4)
+    );
+    assert_eq!(
+        expected_pods(&json!({"kind": "StatefulSet", "spec": {}})),
+        Some(1)
+    );
+}
+
+#[test]
+fn a_long_name_is_cut_to_a_valid_label() {
+    let name = format!("{}.-b", "a".repeat(61));
+    assert_eq!(label(&name), "a".repeat(61));
+    assert_eq!(label("web"), "web");
+}

@@ -1,0 +1,161 @@
+//! An application of the user: its objects are rendered on this machine once for a run, checked, and then deployed once
+//! for each instance of each trial.
+
+mod check;
+mod fronts;
+mod instance;
+mod references;
+mod render;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tare_model::graph::{Application, ServiceGraph};
+use tare_model::plan::KubernetesSettings;
+
+use super::api::ApiClient;
+use super::mesh::{Helm, Resource, resource};
+use crate::environment::EnvironmentError;
+use crate::image::sha256;
+use references::References;
+
+pub(crate) use fronts::{Front, gets};
+pub(crate) use instance::{Instance, expected_pods};
+use render::render;
+
+/// The checked objects of an application.
+#[derive(Debug, Clone)]
+pub(crate) struct Rendered {
+    /// Objects to deploy, without a namespace.
+    objects: Vec<Value>,
+    /// Names by which the objects refer to each other with their namespace.
+    references: References,
+    /// What was changed in the objects: the object, and the change.
+    pub(crate) changes: Vec<(String, String)>,
+    /// Digest of the rendered objects, before any change.
+    pub(crate) digest: String,
+    /// Paths of the kinds, by `apiVersion` and kind.
+    resources: BTreeMap<(String, String), Resource>,
+}
+
+impl Rendered {
+    /// Renders and checks the application of a graph, without changing the cluster; `None` if tare's servers act as
+    /// its services.
+    pub(crate) async fn prepare(
+        api: &ApiClient,
+        settings: &KubernetesSettings,
+        graph: &ServiceGraph,
+    ) -> Result<Option<Self>, EnvironmentError> {
+        let Some(application) = &graph.application else {
+            return Ok(None);
+        };
+        let objects = render(&Helm::new(settings), application, &graph.name).await?;
+        let mut rendered = Self::new(objects, application, graph)?;
+        rendered.resources = resources(api, &rendered.objects).await?;
+        Ok(Some(rendered))
+    }
+
+    /// Checks rendered objects and changes what must be changed on any cluster.
+    fn new(
+        objects: Vec<Value>,
+        application: &Application,
+        graph: &ServiceGraph,
+    ) -> Result<Self, EnvironmentError> {
+        let digest = sha256(Value::from(objects.clone()).to_string().as_bytes());
+        let mut objects = check::included(objects, application).map_err(refused)?;
+        let references = References::of(&objects, &graph.name);
+        objects.retain(|o| o["kind"] != "Namespace");
+        check::check(&objects, graph).map_err(refused)?;
+        let changes = check::change(&mut objects, application).map_err(refused)?;
+        Ok(Self {
+            objects,
+            references,
+            changes,
+            digest,
+            resources: BTreeMap::new(),
+        })
+    }
+
+    /// Kind and name of each object.
+    pub(crate) fn titles(&self) -> Vec<String> {
+        self.objects.iter().map(title).collect()
+    }
+
+    /// Returns the path of the objects of a kind in a namespace.
+    pub(crate) fn path(&self, object: &Value, namespace: &str) -> String {
+        let resource = self.resources.get(&kind(object));
+        resource.map_or_else(String::new, |r| r.path(Some(namespace)))
+    }
+}
+
+/// Renders and checks the objects of an application without a cluster.
+pub(crate) async fn objects(
+    helm: &Helm,
+    application: &Application,
+    graph: &ServiceGraph,
+) -> Result<Vec<Value>, EnvironmentError> {
+    let objects = render(helm, application, &graph.name).await?;
+    Ok(Rendered::new(objects, application, graph)?.objects)
+}
+
+fn refused(found: String) -> EnvironmentError {
+    EnvironmentError::start("the application", found)
+}
+
+/// Finds the paths of the kinds of all objects. Refuses kinds that the cluster lacks or that are cluster-scoped.
+async fn resources(
+    api: &ApiClient,
+    objects: &[Value],
+) -> Result<BTreeMap<(String, String), Resource>, EnvironmentError> {
+    let mut resources = BTreeMap::new();
+    let mut problems = Vec::new();
+    for object in objects {
+        let key = kind(object);
+        if !resources.contains_key(&key)
+            && let Some(resource) = resource(api, &key.0, &key.1).await?
+        {
+            resources.insert(key.clone(), resource);
+        }
+        match resources.get(&key) {
+            Some(resource) if resource.namespaced => {}
+            Some(_) => problems.push(format!(
+                "{} is cluster-scoped: tare would change the cluster for others",
+                title(object)
+            )),
+            None => problems.push(format!(
+                "{}: the cluster has no kind {} in {}",
+                title(object),
+                key.1,
+                key.0
+            )),
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(resources),
+        false => Err(refused(check::excludable(&problems))),
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or("")
+}
+
+/// `apiVersion` and kind of an object.
+fn kind(object: &Value) -> (String, String) {
+    (
+        text(object, "/apiVersion").to_owned(),
+        text(object, "/kind").to_owned(),
+    )
+}
+
+/// Kind and name of an object, as in `exclude`: `Deployment/web`.
+fn title(object: &Value) -> String {
+    format!(
+        "{}/{}",
+        text(object, "/kind"),
+        text(object, "/metadata/name")
+    )
+}
