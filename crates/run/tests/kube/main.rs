@@ -1,6 +1,7 @@
 //! Tests of the environment `kubernetes` with a simulated API server.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+mod application;
 mod container_ends;
 mod interrupted_runs;
 mod pods;

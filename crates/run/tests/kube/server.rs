@@ -31,6 +31,12 @@ pub(crate) struct World {
     pub(crate) unavailable_answers: usize,
     /// Whether pods never become ready.
     pub(crate) never_ready: bool,
+    /// Whether containers of the user's application end as soon as they start.
+    pub(crate) crashes: bool,
+    /// The answer of the user's application to every request: status and body.
+    pub(crate) answer: Option<(u16, String)>,
+    /// Output of every container of the user's application.
+    pub(crate) output: String,
     /// Rights of the caller; `None` for all rights.
     pub(crate) roles: Option<Roles>,
     /// Rights that were used.
@@ -150,7 +156,7 @@ impl World {
         let object = self.put(path, object);
         match object["kind"].as_str() {
             Some("Pod") => self.agent(path),
-            Some("Deployment" | "Job") => {
+            Some("Deployment" | "StatefulSet" | "Job") => {
                 let spec = &object["spec"];
                 let count = spec["replicas"].as_u64().or(spec["completions"].as_u64());
                 (0..count.unwrap_or(1)).for_each(|index| self.pod(&object, index));
@@ -221,7 +227,8 @@ impl World {
         let mut spec = template["spec"].clone();
         spec["nodeName"] = "node1".into();
         let space = &self.objects[&format!("/api/v1/namespaces/{namespace}")];
-        let mut containers = vec!["tare"];
+        let own: Vec<String> = containers(&spec);
+        let mut containers: Vec<&str> = own.iter().map(String::as_str).collect();
         if space["metadata"]["labels"]["istio-injection"] == "enabled" {
             if self.uninjected_pods > 0 {
                 self.uninjected_pods -= 1;
@@ -237,7 +244,17 @@ impl World {
             json!({"name": c, "ready": true, "state": {"running": {}}, "image": c, "imageID": "sha256:0",
                 "containerID": format!("containerd://{name}-{c}")})
         };
-        let ready = if self.never_ready { "False" } else { "True" };
+        let status = |c: &&str| match self.crashes && *c != "istio-proxy" {
+            true => json!({"name": c, "ready": false, "restartCount": 1,
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+                "lastState": {"terminated": {"reason": "Error", "exitCode": 3}}}),
+            false => status(c),
+        };
+        let ready = if self.never_ready || self.crashes {
+            "False"
+        } else {
+            "True"
+        };
         let status = json!({"phase": "Running", "containerStatuses": containers.iter().map(status).collect::<Vec<_>>(),
             "conditions": [{"type": "Ready", "status": ready, "reason": "Stuck", "message": "cannot pull the image"}]});
         let mut pod = json!({"metadata": metadata, "spec": spec, "status": status});
@@ -276,6 +293,31 @@ impl World {
         let found = self.objects.iter().filter(|(p, _)| mine(p)).map(|(_, o)| o);
         found.filter(|o| selected(o, selector)).cloned().collect()
     }
+}
+
+fn containers(spec: &Value) -> Vec<String> {
+    let all = spec["containers"].as_array().into_iter().flatten();
+    all.filter_map(|c| c["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// The kinds that the server lists for a group and version: kind, plural, and whether it is namespaced.
+fn kinds(path: &str) -> Option<&'static [(&'static str, &'static str, bool)]> {
+    Some(match path {
+        "/api/v1" => &[
+            ("Namespace", "namespaces", false),
+            ("Service", "services", true),
+            ("ConfigMap", "configmaps", true),
+            ("Secret", "secrets", true),
+            ("ServiceAccount", "serviceaccounts", true),
+        ],
+        "/apis/apps/v1" => &[
+            ("Deployment", "deployments", true),
+            ("StatefulSet", "statefulsets", true),
+        ],
+        "/apis/rbac.authorization.k8s.io/v1" => &[("ClusterRole", "clusterroles", false)],
+        _ => return None,
+    })
 }
 
 fn selected(object: &Value, selector: &str) -> bool {
@@ -409,7 +451,17 @@ impl World {
         if let Some(why) = self.refusal(parts, path, body) {
             return message(StatusCode::FORBIDDEN, &why);
         }
+        if let Some(kinds) = kinds(path) {
+            let resource = |(kind, plural, namespaced): &(&str, &str, bool)| json!({"kind": kind, "name": plural, "namespaced": namespaced});
+            let resources: Vec<Value> = kinds.iter().map(resource).collect();
+            return reply(StatusCode::OK, &json!({"resources": resources}));
+        }
         if let Some(pod) = path.strip_suffix("/log") {
+            let annotation =
+                |pod: &Value| pod["metadata"]["annotations"]["tare.run/containers"].is_string();
+            if self.objects.get(pod).is_some_and(annotation) {
+                return Response::new(Full::new(Bytes::from(self.output.clone())));
+            }
             return match self.log(pod) {
                 Some(text) => Response::new(Full::new(Bytes::from(text))),
                 None => or_not_found(None),
@@ -426,6 +478,13 @@ impl World {
         }
         if path.ends_with("/proxy/tare/ready") {
             return reply(StatusCode::OK, &json!({"ready": true}));
+        }
+        if path.contains("/proxy/")
+            && let Some((status, body)) = &self.answer
+        {
+            let mut response = Response::new(Full::new(Bytes::from(body.clone())));
+            *response.status_mut() = StatusCode::from_u16(*status).unwrap();
+            return response;
         }
         match parts.method {
             Method::GET if is_list(path) && !self.objects.contains_key(path) => {

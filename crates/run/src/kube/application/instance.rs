@@ -128,7 +128,7 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
         OWN_CONTAINERS,
         own.join(",").into(),
     );
-    for join in join {
+    if let Some(join) = join {
         for (key, value) in &join.pod_labels {
             add(metadata, "labels", key, value.as_str().into());
         }
