@@ -2,11 +2,11 @@
 //! the machine. The thresholds are constants; docs/method.md lists them.
 
 use tare_model::load::LoadResult;
-use tare_model::trial::{Event, EventKind, MachineUse, ProcessUse, Proof, Resources};
+use tare_model::trial::{Event, EventKind, ProcessUse, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-use crate::run_queue;
+use crate::{run_queue, throttling};
 
 /// A trial is suspect if more than this share of all cores was busy (mean over the window), or if
 /// the trial itself used more than this share of the cores that it may run on.
@@ -127,23 +127,6 @@ fn vanished(resources: &Resources, window_ns: u64, events: &[Event], findings: &
     }
 }
 
-/// Adds a finding if a CPU quota throttled the trial. A quota stops all threads of the control
-/// group until its period ends, so requests wait tens of milliseconds, and not because of the mesh.
-fn throttled(machine: &MachineUse, findings: &mut Vec<Finding>) {
-    let Some(ns) = machine.throttled_ns.filter(|&ns| ns > 0) else {
-        return;
-    };
-    let found = format!(
-        "a CPU quota stopped the trial's control group for {:.3} ms",
-        ns as f64 / 1e6
-    );
-    findings.push(Finding {
-        remedy: "Remove the CPU quota of the control group or container that tare runs in."
-            .to_owned(),
-        ..Finding::new(Grade::Invalid, Reason::Throttled, found)
-    });
-}
-
 /// Adds a finding if values from kubelets are old: they are extrapolated linearly to the edges of
 /// the window.
 fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
@@ -169,7 +152,7 @@ fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
 
 fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
     let machine = &resources.machine;
-    throttled(machine, findings);
+    throttling::findings(resources, findings);
     stale(resources, findings);
     let cores = f64::from(machine.cores.max(1));
     let grade = |share: f64, suspect: f64, invalid: f64| match share {
@@ -230,7 +213,7 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_model::trial::MemoryKind;
+    use tare_model::trial::{MachineUse, MemoryKind};
 
     use super::*;
     use crate::streams::merge::tests::nothing_sent;
@@ -264,7 +247,8 @@ mod tests {
             memory_mean_bytes: 0.0,
             memory_max_bytes: 0,
             memory_kind: MemoryKind::Rss,
-            rss_mean_bytes: 0.0,
+            rss_mean_bytes: None,
+            throttled_ns: None,
             gone_at_ns: None,
         }
     }
@@ -322,30 +306,6 @@ mod tests {
             )
         );
         assert_eq!(on_one_core(0.985).grade, Grade::Invalid);
-    }
-
-    #[test]
-    fn any_throttling_of_the_trial_is_invalid() {
-        let of = |throttled_ns| {
-            let machine = MachineUse {
-                cores: 2,
-                cores_allowed: 2,
-                throttled_ns,
-                ..MachineUse::default()
-            };
-            of_machine(machine, 0.1)
-        };
-        assert_eq!(of(None), Verdict::default());
-        assert_eq!(of(Some(0)), Verdict::default());
-        let v = of(Some(1_500_000));
-        assert_eq!(
-            (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
-            (
-                Grade::Invalid,
-                Reason::Throttled,
-                "a CPU quota stopped the trial's control group for 1.500 ms"
-            )
-        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod search;
 pub mod slo;
 pub mod streams;
 pub mod summary;
+mod throttling;
 mod trials;
 
 pub use blocks::{disturbance, disturbed_steps};

@@ -132,7 +132,8 @@ mod tests {
             memory_mean_bytes: 0.0,
             memory_max_bytes: 0,
             memory_kind: MemoryKind::Rss,
-            rss_mean_bytes: 0.0,
+            rss_mean_bytes: None,
+            throttled_ns: None,
             gone_at_ns: None,
         };
         CapacityStep {

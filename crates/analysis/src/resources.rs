@@ -88,9 +88,14 @@ struct Track {
     run_queue_delay_ns: Option<u64>,
     /// Hardware counters between the first and the last edge; `None` with fewer than two readings.
     counters: Option<HardwareCounts>,
+    /// Time for which CPU quotas stopped the process between the first and the last edge, in nanoseconds;
+    /// `None` with fewer than two readings.
+    throttled_ns: Option<u64>,
     /// Instants of the edges.
     edges: Vec<i64>,
-    /// Resident bytes at each sample; `None` where the process was not read.
+    /// Whether the process was read, at each sample.
+    is_read: Vec<bool>,
+    /// Resident bytes at each sample; `None` where they were not read.
     rss: Vec<Option<u64>>,
     /// Memory in bytes at each sample, of the kind `memory_kind`; `None` where it was not read.
     memory: Vec<Option<u64>>,
@@ -127,7 +132,7 @@ impl Track {
         let read = |of: fn(&ProcessSample) -> Option<u64>| -> Vec<Option<u64>> {
             points.iter().map(|p| p.as_ref().and_then(of)).collect()
         };
-        let rss = read(|p| Some(p.rss_bytes));
+        let rss = read(|p| p.rss_bytes);
         let (memory_kind, memory) = [
             (MemoryKind::WorkingSet, read(|p| p.working_set_bytes)),
             (MemoryKind::Pss, read(|p| p.pss_bytes)),
@@ -139,7 +144,9 @@ impl Track {
             cpu_ns: at.iter().map(|&cpu| (cpu - base).max(0.0)).collect(),
             run_queue_delay_ns: growth(|p| p.run_queue_delay_ns),
             counters,
+            throttled_ns: growth(|p| p.throttled_ns),
             edges: edges.to_vec(),
+            is_read: points.iter().map(Option::is_some).collect(),
             rss,
             memory,
             memory_kind,
@@ -158,7 +165,7 @@ impl Track {
     fn process(&self, name: &str, plane: Plane, window_ns: u64, gone: Option<i64>) -> ProcessUse {
         // Sampling may begin late. A process that no sample contains counts as absent from the
         // beginning.
-        let never = self.rss.iter().all(Option::is_none);
+        let never = !self.is_read.contains(&true);
         let memory = &self.memory;
         ProcessUse {
             name: name.to_owned(),
@@ -167,10 +174,11 @@ impl Track {
             cpu_cores_max: max(&self.cores()),
             run_queue_delay_ns: self.run_queue_delay_ns,
             counters: self.counters,
-            memory_mean_bytes: mean(&self.edges, memory),
+            memory_mean_bytes: mean(&self.edges, memory).unwrap_or(0.0),
             memory_max_bytes: memory.iter().flatten().copied().max().unwrap_or(0),
             memory_kind: self.memory_kind,
             rss_mean_bytes: mean(&self.edges, &self.rss),
+            throttled_ns: self.throttled_ns,
             gone_at_ns: gone.map(|t_ns| if never { 0 } else { t_ns }),
         }
     }
@@ -215,15 +223,15 @@ fn at_instant(known: &[(i64, u64)], t: i64) -> f64 {
 }
 
 /// Time-weighted mean by the trapezoidal rule, from the first reading to the last one. The time
-/// before and after does not count.
-fn mean(edges: &[i64], values: &[Option<u64>]) -> f64 {
+/// before and after does not count. `None` without a reading.
+fn mean(edges: &[i64], values: &[Option<u64>]) -> Option<f64> {
     let points: Vec<(i64, u64)> = edges
         .iter()
         .zip(values)
         .filter_map(|(&t, v)| v.map(|v| (t, v)))
         .collect();
-    match points.as_slice() {
-        [] => 0.0,
+    Some(match points.as_slice() {
+        [] => return None,
         [(_, only)] => *only as f64,
         [first, .., last] => {
             let area: f64 = points
@@ -232,7 +240,7 @@ fn mean(edges: &[i64], values: &[Option<u64>]) -> f64 {
                 .sum();
             area / (last.0 - first.0).max(1) as f64
         }
-    }
+    })
 }
 
 fn max(values: &[f64]) -> f64 {
@@ -264,7 +272,7 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
                 memory_max_bytes: memory.iter().copied().max().unwrap_or(0),
                 memory_first_bytes: memory.first().copied(),
                 memory_last_bytes: memory.last().copied(),
-                rss_mean_bytes: sum(|p| p.rss_mean_bytes),
+                rss_mean_bytes: mine.iter().map(|(p, _)| p.rss_mean_bytes).sum(),
             }
         });
     }
@@ -274,10 +282,10 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
 /// Memory of all processes together at each sample. Samples without the memory of a process that still existed are
 /// omitted.
 fn memory_sums(mine: &[(&ProcessUse, &Track)]) -> Vec<u64> {
-    let samples = mine.first().map_or(0, |(_, t)| t.rss.len());
+    let samples = mine.first().map_or(0, |(_, t)| t.is_read.len());
     let sum = |s: usize| {
         mine.iter()
-            .map(|(_, t)| t.rss[s].map_or(Some(0), |_| t.memory[s]))
+            .map(|(_, t)| if t.is_read[s] { t.memory[s] } else { Some(0) })
             .sum::<Option<u64>>()
     };
     (0..samples).filter_map(sum).collect()

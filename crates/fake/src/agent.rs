@@ -43,7 +43,8 @@ pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
                 cpu_ns: (t_ns as f64 * cores) as u64,
                 run_queue_delay_ns: None,
                 counters: None,
-                rss_bytes: 30 << 20,
+                rss_bytes: Some(30 << 20),
+                throttled_ns: None,
                 pss_bytes: Some(20 << 20),
                 working_set_bytes: None,
             })

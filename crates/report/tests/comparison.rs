@@ -264,7 +264,7 @@ fn published_methods_state_the_maxima_of_the_control_plane() {
                 cpu_cores_max: cores[of],
                 memory_mean_bytes: 1.0,
                 memory_max_bytes: (mib[of] * 1_048_576.0) as u64,
-                rss_mean_bytes: 1.0,
+                rss_mean_bytes: Some(1.0),
                 ..PlaneUse::default()
             };
             let planes = &mut r.resources.as_mut().unwrap().planes;

@@ -129,6 +129,7 @@ impl Sampled {
             cpu_ns: usage.cpu_ns,
             run_queue_delay_ns: usage.run_queue_delay_ns,
             counters: None,
+            throttled_ns: usage.throttled_ns,
             rss_bytes: usage.rss_bytes,
             pss_bytes: None,
             working_set_bytes,

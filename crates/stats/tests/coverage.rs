@@ -220,13 +220,20 @@ enum Cause {
     SlowBlock,
     /// How slow the trial is within its block.
     SlowTrial,
+    /// Something outside, in one trial of ten of any mesh, that makes the trial [`NEIGHBOUR`] times slower.
+    Neighbour,
 }
 
-const SELECTIONS: [(&str, Cause, f64); 4] = [
-    ("the mesh; 41 %", Cause::Mesh, 0.25),
-    ("a slow block; 41 %", Cause::SlowBlock, 0.25),
-    ("a slow trial; 41 %", Cause::SlowTrial, 0.25),
-    ("a slow trial; 10 %", Cause::SlowTrial, 1.43),
+const NEIGHBOUR: f64 = 1.5;
+
+/// Cause, threshold of the disturbance, and deviation of blocks and of trials.
+const SELECTIONS: [(&str, Cause, f64, f64); 6] = [
+    ("the mesh; 41 %", Cause::Mesh, 0.25, 0.2),
+    ("a slow block; 41 %", Cause::SlowBlock, 0.25, 0.2),
+    ("a slow trial; 41 %", Cause::SlowTrial, 0.25, 0.2),
+    ("a slow trial; 10 %", Cause::SlowTrial, 1.43, 0.2),
+    ("a neighbour; 10 %", Cause::Neighbour, 0.0, 0.2),
+    ("a neighbour, 0.05 / 0.05", Cause::Neighbour, 0.0, 0.05),
 ];
 
 /// One attempt at a block: the runs without and with the mesh, and whether each is disturbed.
@@ -238,21 +245,31 @@ struct Attempt {
 impl Attempt {
     /// The mesh's trial is disturbed where its slowness, in standard deviations and with noise, is
     /// above `threshold`.
-    fn new(simulator: &mut Simulator, cause: Cause, threshold: f64) -> Self {
-        const DEVIATION: f64 = 0.2;
+    fn new(simulator: &mut Simulator, cause: Cause, threshold: f64, deviation: f64) -> Self {
         let [block, bare, mesh] = [(); 3].map(|()| simulator.normal());
         let slowness = match cause {
-            Cause::Mesh => simulator.normal(),
+            Cause::Mesh | Cause::Neighbour => simulator.normal(),
             Cause::SlowBlock => block,
             Cause::SlowTrial => mesh,
         };
         let noise = 0.5 * simulator.normal();
-        let run = |(own, ratio): (f64, f64)| simulator.run(DEVIATION * (block + own) + ratio.ln());
-        let runs = [(bare, 1.0), (mesh, RATIOS[2])].map(run);
-        let disturbed = [
-            simulator.rng.next_f64() < 0.05,
-            slowness + noise > threshold,
-        ];
+        let disturbed = match cause {
+            Cause::Neighbour => [(); 2].map(|()| simulator.rng.next_f64() < 0.1),
+            _ => [
+                simulator.rng.next_f64() < 0.05,
+                slowness + noise > threshold,
+            ],
+        };
+        let slower = |disturbed| match cause == Cause::Neighbour && disturbed {
+            true => NEIGHBOUR.ln(),
+            false => 0.0,
+        };
+        let own = [(bare, 1.0_f64), (mesh, RATIOS[2])];
+        let runs = [0, 1].map(|i| {
+            let (own, ratio) = own[i];
+            let log = deviation * (block + own) + ratio.ln() + slower(disturbed[i]);
+            simulator.run(log)
+        });
         Self { runs, disturbed }
     }
 
@@ -298,15 +315,19 @@ fn leaving_out_whole_blocks_keeps_ratios_unless_slow_trials_look_disturbed() {
     let plans = plans(150);
     let world = WORLDS[1];
     let truth = world.truth().map(|ns| ns * RATIOS[2]);
-    for ((name, cause, threshold), seed) in SELECTIONS.into_iter().zip((5_000..).step_by(100)) {
+    for ((name, cause, threshold, deviation), seed) in
+        SELECTIONS.into_iter().zip((5_000..).step_by(100))
+    {
         for blocks in BLOCKS {
             let mut simulator = world.simulator(seed + blocks as u64);
             let (mut held, mut unanswered) = ([0, 0], 0);
             // Ratio and typical run of the used blocks; the same of all first attempts; the ratio
             // where each mesh lost its own trials.
             let mut estimates: [[Vec<f64>; 5]; 2] = Default::default();
+            // Widths of the intervals of the ratio: of the used blocks over those of all first attempts.
+            let mut narrower: [Vec<f64>; 2] = Default::default();
             for _ in 0..plans {
-                let mut attempt = || Attempt::new(&mut simulator, cause, threshold);
+                let mut attempt = || Attempt::new(&mut simulator, cause, threshold, deviation);
                 let again = |first: Attempt, second: Attempt| match first.is_disturbed() {
                     true => vec![first, second],
                     false => vec![first],
@@ -316,6 +337,12 @@ fn leaving_out_whole_blocks_keeps_ratios_unless_slow_trials_look_disturbed() {
                 let first: Vec<[Run; 2]> = all.iter().map(|b| b[0].runs).collect();
                 let used = Some(select(&all)).filter(|used| used.len() > 1);
                 for q in [0, 1] {
+                    let width = |plan: &[[Run; 2]]| {
+                        let (low, high) = effect(&logs(plan, 1, q)).interval(CONFIDENCE);
+                        high - low
+                    };
+                    let widths = used.iter().map(|used| width(used) / width(&first));
+                    narrower[q].extend(widths);
                     for (plan, i) in used.iter().chain([&first]).rev().zip([2, 0]) {
                         let found = effect(&logs(plan, 1, q));
                         let inside = holds(found.interval(CONFIDENCE), RATIOS[2].ln());
@@ -335,7 +362,8 @@ fn leaving_out_whole_blocks_keeps_ratios_unless_slow_trials_look_disturbed() {
                 cells.extend(biases.map(|b| cell(b.0, (-BIAS_MAX, BIAS_MAX))));
                 // Where the ratio, the typical run, and both of all first attempts are unbiased.
                 let by_trial = cause == Cause::SlowTrial;
-                let small = [!by_trial, cause == Cause::Mesh, true, true];
+                let from_outside = matches!(cause, Cause::Mesh | Cause::Neighbour);
+                let small = [!by_trial, from_outside, true, cause != Cause::Neighbour];
                 for (i, _) in small.iter().enumerate().filter(|(_, small)| **small) {
                     let (bias, error) = biases[i];
                     assert!(
@@ -349,6 +377,7 @@ fn leaving_out_whole_blocks_keeps_ratios_unless_slow_trials_look_disturbed() {
                     "{name}, {blocks} blocks: {covered}"
                 );
                 cells.push(format!("{:.0}", 100.0 * unanswered as f64 / plans as f64));
+                cells.push(format!("{:.2}", median(&narrower[q])));
                 println!("{}", row(name, blocks, &cells));
             }
         }

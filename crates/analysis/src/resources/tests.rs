@@ -29,7 +29,8 @@ fn process(t_ns: i64, cpu_ms: u64, rss: u64, pss: Option<u64>) -> Option<Process
         cpu_ns: cpu_ms * 1_000_000,
         run_queue_delay_ns: None,
         counters: None,
-        rss_bytes: rss,
+        rss_bytes: Some(rss),
+        throttled_ns: None,
         pss_bytes: pss,
         working_set_bytes: None,
     })
@@ -90,7 +91,7 @@ fn two_seconds_by_hand() {
     assert_eq!(r.processes[0].memory_kind, MemoryKind::Pss);
     assert!(close(r.processes[0].memory_mean_bytes, 10.0));
     assert_eq!(r.processes[0].memory_max_bytes, 12);
-    assert!(close(r.processes[0].rss_mean_bytes, 20.0));
+    assert!(close(r.processes[0].rss_mean_bytes.unwrap(), 20.0));
     let plane = &r.planes[&Plane::DataPlane];
     assert_eq!(plane.processes, 2);
     assert!(close(plane.cpu_cores, 0.75));

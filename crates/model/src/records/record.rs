@@ -270,8 +270,13 @@ pub struct ProcessSample {
     /// they cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<HardwareCounts>,
-    /// Resident set size in bytes.
-    pub rss_bytes: u64,
+    /// Time for which CPU quotas, of the container or of its pod, have stopped it so far, in nanoseconds summed
+    /// over cores; for containers only. Absent if their control groups do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_ns: Option<u64>,
+    /// Resident set size in bytes; absent if it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_bytes: Option<u64>,
     /// Proportional set size in bytes, in some samples: read in the seconds before
     /// this one (with the last sample: just after it), because it is costly to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -274,8 +274,12 @@ pub struct ProcessUse {
     pub memory_max_bytes: u64,
     /// Which measure `memory_*` is.
     pub memory_kind: MemoryKind,
-    /// Mean resident set size in bytes, regardless of `memory_kind`.
-    pub rss_mean_bytes: f64,
+    /// Mean resident set size in bytes, regardless of `memory_kind`; absent if it could not be read.
+    #[serde(default)]
+    pub rss_mean_bytes: Option<f64>,
+    /// Time for which CPU quotas stopped it, in nanoseconds summed over cores; absent where it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_ns: Option<u64>,
     /// When it vanished, since the start of the window; its use until then is counted. 0 if it
     /// could not be read at the start of the window.
     pub gone_at_ns: Option<i64>,
@@ -307,8 +311,9 @@ pub struct PlaneUse {
     /// Sum at the last sample, in bytes; absent in runs of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_last_bytes: Option<u64>,
-    /// Sum of the resident means, in bytes.
-    pub rss_mean_bytes: f64,
+    /// Sum of the resident means, in bytes; absent if one of them is unknown.
+    #[serde(default)]
+    pub rss_mean_bytes: Option<f64>,
 }
 
 /// The machine over the window.

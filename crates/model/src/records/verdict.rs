@@ -233,7 +233,7 @@ impl Reason {
             Self::MachineSaturated => {
                 "Lower the rate, run fewer instances, or use a larger machine."
             }
-            Self::Throttled => "Raise or remove the CPU quota of the generator.",
+            Self::Throttled => "Raise or remove the CPU quota.",
             Self::Errors => {
                 "See the errors by class and, in a run, the logs of the trial; fix the cause or lower the rate."
             }

@@ -1,9 +1,10 @@
 //! A history as families of metrics. The dashboard `docs/grafana/tare-history.json` uses these names.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use tare_analysis::formats::families::{Family, Kind, Sample};
-use tare_model::history::{HistoryEntry, HistorySeries};
+use tare_model::history::{HistoryEntry, HistoryPoint, HistorySeries};
 
 use super::metrics::{Labels, Set};
 
@@ -26,47 +27,46 @@ pub fn families(entries: &[HistoryEntry], series: &[HistorySeries]) -> Vec<Famil
     for family in &mut set.0 {
         family.samples.sort_by(|a, b| a.labels.cmp(&b.labels));
     }
+    let by_id: BTreeMap<&str, &HistoryEntry> = entries.iter().map(|e| (&*e.id, e)).collect();
     for one in series {
-        let points = one.points.iter().filter_map(|p| {
-            let entry = entries.iter().find(|e| e.id == p.entry)?;
-            Some((entry, p))
-        });
-        let points: Vec<_> = points.collect();
-        let labels = |entry| {
+        let points = one.points.iter();
+        let points = points.filter_map(|p| Some((*by_id.get(&*p.entry)?, p)));
+        let points: Vec<(&HistoryEntry, &HistoryPoint)> = points.collect();
+        let sample = |entry: &HistoryEntry, value: f64| {
             let mut labels = of_entry(entry);
-            let key = &one.key;
             labels.extend([
-                ("mesh", key.variant.clone()),
-                ("load", key.load.clone()),
-                ("figure", key.what.clone()),
+                ("mesh", one.key.variant.clone()),
+                ("load", one.key.load.clone()),
+                ("figure", one.key.what.clone()),
             ]);
-            labels
+            at(entry, labels, value)
         };
-        let names = match &one.key.unit {
-            None => RATIOS,
-            Some(_) => VALUES,
+        let (value, low, high) = match &one.key.unit {
+            None => RATIO,
+            Some(_) => VALUE,
         };
-        for (name, of) in names {
-            let found = points.iter().filter_map(|&(entry, point)| {
-                let ends = [Some(point.log), point.low, point.high];
-                Some(at(entry, labels(entry), ends[of]?.exp()))
-            });
-            set.family(name).samples.extend(found);
-        }
-        let changed = points.iter().map(|(entry, point)| {
-            let loud = |c: &&_| is_loud(c, &point.entry);
-            let ratio = one.changes.iter().find(loud).map_or(1.0, |c| c.ratio);
-            at(entry, labels(entry), ratio)
+        let values = points.iter().map(|(e, p)| sample(e, p.log.exp()));
+        set.family(value).samples.extend(values);
+        let ends = points
+            .iter()
+            .filter_map(|(e, p)| Some(sample(e, p.low?.exp())));
+        set.family(low).samples.extend(ends);
+        let ends = points
+            .iter()
+            .filter_map(|(e, p)| Some(sample(e, p.high?.exp())));
+        set.family(high).samples.extend(ends);
+        let changes = points.iter().map(|(entry, point)| {
+            let here = one
+                .changes
+                .iter()
+                .find(|c| !c.silent && c.entry == point.entry);
+            sample(entry, here.map_or(1.0, |c| c.ratio))
         });
         let help = "New level divided by the old one where a level changes, otherwise 1";
         let family = set.family(("tare_history_change_ratio", "", help));
-        family.samples.extend(changed);
+        family.samples.extend(changes);
     }
     set.0
-}
-
-fn is_loud(change: &tare_model::history::HistoryChange, entry: &str) -> bool {
-    !change.silent && change.entry == entry
 }
 
 /// Returns the last sample of each series, without its time: what a server that reads the page of a history
@@ -99,45 +99,29 @@ pub fn latest(families: &[Family]) -> Vec<Family> {
 
 /// Name, unit and help of a family.
 type Name = (&'static str, &'static str, &'static str);
+const LOW: &str = "Lower end of its interval";
+const HIGH: &str = "Upper end of its interval";
 
-/// The ratio to the anchor, and which of value, lower and upper end it is.
-const RATIOS: [(Name, usize); 3] = [
+/// The ratio to the anchor and the ends of its interval.
+const RATIO: (Name, Name, Name) = (
     (
-        (
-            "tare_history_ratio",
-            "",
-            "A figure divided by that of the baseline in the same blocks",
-        ),
-        0,
+        "tare_history_ratio",
+        "",
+        "A figure divided by that of the baseline in the same blocks",
     ),
-    (
-        ("tare_history_ratio_low", "", "Lower end of its interval"),
-        1,
-    ),
-    (
-        ("tare_history_ratio_high", "", "Upper end of its interval"),
-        2,
-    ),
-];
+    ("tare_history_ratio_low", "", LOW),
+    ("tare_history_ratio_high", "", HIGH),
+);
 /// The same of a figure that the baseline lacks.
-const VALUES: [(Name, usize); 3] = [
+const VALUE: (Name, Name, Name) = (
     (
-        (
-            "tare_history_value",
-            "",
-            "A figure that the baseline lacks: nanoseconds, bytes, or requests per second",
-        ),
-        0,
+        "tare_history_value",
+        "",
+        "A figure that the baseline lacks: nanoseconds, bytes, or requests per second",
     ),
-    (
-        ("tare_history_value_low", "", "Lower end of its interval"),
-        1,
-    ),
-    (
-        ("tare_history_value_high", "", "Upper end of its interval"),
-        2,
-    ),
-];
+    ("tare_history_value_low", "", LOW),
+    ("tare_history_value_high", "", HIGH),
+);
 
 fn of_entry(entry: &HistoryEntry) -> Labels {
     vec![

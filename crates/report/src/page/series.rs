@@ -144,7 +144,8 @@ fn add_span(
         let ns = (b.t_ns - a.t_ns).max(1) as f64;
         let cores = b.cpu_ns.saturating_sub(a.cpu_ns) as f64 / ns;
         *cpu.entry(process.plane).or_insert(0.0) += cores;
-        *memory.entry(process.plane).or_insert(0.0) += b.rss_bytes as f64 / 1_048_576.0;
+        *memory.entry(process.plane).or_insert(0.0) +=
+            b.rss_bytes.unwrap_or(0) as f64 / 1_048_576.0;
     }
     // A plane has zeros before it appears and after it exits.
     let put = |all: &mut BTreeMap<Plane, Vec<f64>>, new: BTreeMap<Plane, f64>, grain| {
@@ -234,7 +235,8 @@ mod tests {
             memory_mean_bytes: 0.0,
             memory_max_bytes: 0,
             memory_kind: MemoryKind::Rss,
-            rss_mean_bytes: 0.0,
+            rss_mean_bytes: None,
+            throttled_ns: None,
             gone_at_ns: None,
         };
         let sample = |s: i64, cpu: [Option<u64>; 2]| ResourceSample {
@@ -246,7 +248,8 @@ mod tests {
                         cpu_ns,
                         run_queue_delay_ns: None,
                         counters: None,
-                        rss_bytes: 2 << 20,
+                        rss_bytes: Some(2 << 20),
+                        throttled_ns: None,
                         pss_bytes: None,
                         working_set_bytes: None,
                     })

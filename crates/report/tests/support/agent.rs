@@ -16,12 +16,13 @@ pub(super) fn agent(result: &TrialResult) -> String {
         let t_ns = second * 1_000_000_000;
         let one = |p: &ProcessUse| {
             let cpu_ns = (p.cpu_cores * t_ns as f64) as u64;
-            let rss_bytes = p.rss_mean_bytes as u64;
+            let rss_bytes = p.rss_mean_bytes.map(|b| b as u64);
             Some(ProcessSample {
                 t_ns,
                 cpu_ns,
                 run_queue_delay_ns: None,
                 counters: None,
+                throttled_ns: None,
                 rss_bytes,
                 pss_bytes: None,
                 working_set_bytes: None,

@@ -459,7 +459,8 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
         memory_mean_bytes: *memory,
         memory_max_bytes: (memory * 1.02) as u64,
         memory_kind: MemoryKind::Pss,
-        rss_mean_bytes: memory * 1.6,
+        rss_mean_bytes: Some(memory * 1.6),
+        throttled_ns: None,
         gone_at_ns: None,
     });
     Resources {
@@ -474,7 +475,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
                     cpu_cores_max: cpu * 1.2,
                     memory_mean_bytes: *memory,
                     memory_max_bytes: (memory * 1.02) as u64,
-                    rss_mean_bytes: memory * 1.6,
+                    rss_mean_bytes: Some(memory * 1.6),
                     ..PlaneUse::default()
                 };
                 (*plane, plane_use)

@@ -335,7 +335,8 @@ mod tests {
             memory_mean_bytes: 0.0,
             memory_max_bytes: 0,
             memory_kind: MemoryKind::Pss,
-            rss_mean_bytes: 0.0,
+            rss_mean_bytes: None,
+            throttled_ns: None,
             gone_at_ns: None,
         };
         // Two trials, 0.3 and 0.5 cores with their agents, beside tare with 0.1 and foreign processes with 0.2.

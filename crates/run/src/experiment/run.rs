@@ -187,7 +187,7 @@ impl<E: Environment> Trials<'_, E> {
         Ok(Stopped::No)
     }
 
-    /// Runs the profile trials. One that fails is not run again, and is no failure of the run.
+    /// Runs the profile trials. If one fails, the run continues without it.
     async fn profiles(&mut self) -> Result<Stopped, RunError> {
         for spec in trial::profile_order(&self.run.manifest().plan) {
             if self.run.has(&spec) {

@@ -7,14 +7,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::cgroup::stat_value;
-use super::read::Usage;
-use super::run_queue::RunQueue;
+use super::read::{Throttling, Usage};
+use super::run_queue::{RunQueue, unless_ended};
 
 /// Length of a container id: 64 hexadecimal digits.
 const ID_LEN: usize = 64;
 /// Maximum depth of groups.
 const DEPTH_MAX: u32 = 12;
-/// Memory and run-queue delay are read once in this many samples, because reading their files costs
+/// Memory, throttling and run-queue delay are read once in this many samples, because reading their files costs
 /// far more CPU time than reading those of CPU.
 const COSTLY_EVERY: u64 = 5;
 /// Maximum number of bytes read of a `cpu.stat` or `memory.stat`.
@@ -25,6 +25,8 @@ const STAT_BYTES_MAX: usize = 8192;
 pub(crate) struct Groups {
     cpu: BTreeMap<String, PathBuf>,
     memory: BTreeMap<String, PathBuf>,
+    /// The mount point of the hierarchy of `cpu`.
+    cpu_root: PathBuf,
     unified: bool,
 }
 
@@ -42,13 +44,15 @@ impl Groups {
             ..Self::default()
         };
         if groups.unified {
+            groups.cpu_root = root.to_owned();
             walk(root, 0, &mut groups.cpu);
             groups.memory = groups.cpu.clone();
             return groups;
         }
         let cpu = ["cpuacct", "cpu,cpuacct"].map(|name| root.join(name));
-        if let Some(cpu) = cpu.iter().find(|p| p.is_dir()) {
-            walk(cpu, 0, &mut groups.cpu);
+        if let Some(cpu) = cpu.into_iter().find(|p| p.is_dir()) {
+            walk(&cpu, 0, &mut groups.cpu);
+            groups.cpu_root = cpu;
         }
         walk(&root.join("memory"), 0, &mut groups.memory);
         groups
@@ -64,19 +68,28 @@ impl Groups {
         };
         Some(Container {
             cpu: File::open(cpu.join(file)).ok()?,
-            procs: cpu.join("cgroup.procs"),
+            group: cpu.clone(),
+            throttling: Throttling::of(
+                cpu.ancestors()
+                    .take_while(|dir| *dir != self.cpu_root)
+                    .map(Path::to_owned)
+                    .collect(),
+            ),
             memory: self.memory.get(id).cloned(),
             unified: self.unified,
             samples: 0,
-            last: (0, None),
+            last: (None, None),
             run_queue: RunQueue::default(),
         })
     }
 }
 
 /// Returns the container id in the name of a group: `cri-containerd-ID.scope`, `crio-ID.scope`,
-/// `ID`.
+/// `ID`. `None` for the group of a container's monitor, such as `crio-conmon-ID.scope`.
 fn id_of(name: &str) -> Option<&str> {
+    if name.contains("conmon") {
+        return None;
+    }
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit(['-', ':']).next()?;
     (id.len() == ID_LEN && id.bytes().all(|b| b.is_ascii_hexdigit())).then_some(id)
@@ -91,10 +104,12 @@ fn walk(dir: &Path, depth: u32, found: &mut BTreeMap<String, PathBuf>) {
             continue;
         }
         let (name, path) = (entry.file_name(), entry.path());
+        // The node of a cluster can be a container itself, as with kind.
+        if depth < DEPTH_MAX {
+            walk(&path, depth + 1, found);
+        }
         if let Some(id) = name.to_str().and_then(id_of) {
             found.insert(id.to_owned(), path);
-        } else if depth < DEPTH_MAX {
-            walk(&path, depth + 1, found);
         }
     }
 }
@@ -103,12 +118,14 @@ fn walk(dir: &Path, depth: u32, found: &mut BTreeMap<String, PathBuf>) {
 #[derive(Debug)]
 pub(crate) struct Container {
     cpu: File,
-    procs: PathBuf,
+    group: PathBuf,
+    /// Of its own group, and of those around it, such as that of its pod.
+    throttling: Throttling,
     memory: Option<PathBuf>,
     unified: bool,
     samples: u64,
     /// Resident set and working set, when they were last read.
-    last: (u64, Option<u64>),
+    last: (Option<u64>, Option<u64>),
     run_queue: RunQueue,
 }
 
@@ -125,16 +142,21 @@ impl Container {
         };
         let due = self.samples == 0 || (self.samples + place as u64).is_multiple_of(COSTLY_EVERY);
         self.samples += 1;
-        let mut run_queue_delay_ns = None;
+        let (mut run_queue_delay_ns, mut throttled_ns) = (None, None);
         if due || now {
-            let pids = fs::read_to_string(&self.procs).ok()?;
-            run_queue_delay_ns = self.run_queue.read(pids.lines());
-            self.last = (rss_bytes(&pids)?, self.working_set_bytes());
+            let pids = processes(&self.group, 0);
+            if pids.is_empty() {
+                return None;
+            }
+            run_queue_delay_ns = self.run_queue.read(pids.iter().map(String::as_str));
+            throttled_ns = self.throttling.ns();
+            self.last = (rss_bytes(&pids), self.working_set_bytes());
         }
         let usage = Usage {
             cpu_ns,
             run_queue_delay_ns,
             rss_bytes: self.last.0,
+            throttled_ns,
         };
         Some((usage, self.last.1))
     }
@@ -153,18 +175,30 @@ impl Container {
     }
 }
 
-/// Returns the sum over the processes of a container, one id a line; `None` without processes, when
-/// the container has ended.
-fn rss_bytes(pids: &str) -> Option<u64> {
-    let page = rustix::param::page_size() as u64;
-    let resident = |pid: &str| -> Option<u64> {
-        let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-        statm.split(' ').nth(1)?.parse().ok()
-    };
-    if pids.trim().is_empty() {
-        return None;
+/// Ids of the processes in a group and the groups in it: crun starts them in a group `container` of its own.
+fn processes(group: &Path, depth: u32) -> Vec<String> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let mut ids: Vec<String> = text.lines().map(str::to_owned).collect();
+    let below = fs::read_dir(group).into_iter().flatten().flatten();
+    for entry in below.filter(|e| depth < DEPTH_MAX && e.file_type().is_ok_and(|t| t.is_dir())) {
+        ids.extend(processes(&entry.path(), depth + 1));
     }
-    Some(pids.lines().filter_map(resident).sum::<u64>() * page)
+    ids
+}
+
+/// Returns the sum over these processes; `None` if one that has not ended cannot be read.
+fn rss_bytes(pids: &[String]) -> Option<u64> {
+    let page = rustix::param::page_size() as u64;
+    let resident = |pid: &String| -> Option<u64> {
+        // A process outside of the namespace of this one has the id 0.
+        let statm = fs::read_to_string(format!("/proc/{pid}/statm"));
+        match unless_ended(statm).ok().filter(|_| pid != "0")? {
+            Some(statm) => statm.split(' ').nth(1)?.parse().ok(),
+            None => Some(0),
+        }
+    };
+    let pages = pids.iter().map(resident).sum::<Option<u64>>()?;
+    Some(pages * page)
 }
 
 fn text_of(file: &File) -> Option<String> {
@@ -175,83 +209,4 @@ fn text_of(file: &File) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(c: char) -> String {
-        c.to_string().repeat(ID_LEN)
-    }
-
-    #[test]
-    fn ids_are_found_in_the_names_of_all_runtimes() {
-        let a = id('a');
-        for name in [
-            a.clone(),
-            format!("cri-containerd-{a}.scope"),
-            format!("crio-{a}.scope"),
-            format!("pod-x:cri:{a}"),
-        ] {
-            assert_eq!(id_of(&name), Some(a.as_str()), "{name}");
-        }
-        assert_eq!(id_of("kubepods-burstable.slice"), None);
-    }
-
-    #[test]
-    fn version_2_gives_cpu_and_working_set() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = root.path().join("kubepods.slice/pod1").join(id('b'));
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(root.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
-        fs::write(dir.join("cpu.stat"), "usage_usec 2500\nuser_usec 1\n").unwrap();
-        fs::write(dir.join("memory.current"), "1000\n").unwrap();
-        fs::write(dir.join("memory.stat"), "anon 1\ninactive_file 300\n").unwrap();
-        fs::write(
-            dir.join("cgroup.procs"),
-            format!("{}\n", std::process::id()),
-        )
-        .unwrap();
-        let groups = Groups::below(root.path());
-        let mut container = groups.container(&id('b')).unwrap();
-        let (usage, working_set) = container.usage(0, true).unwrap();
-        assert_eq!((usage.cpu_ns, working_set), (2_500_000, Some(700)));
-        assert!(usage.rss_bytes > 100_000);
-        let (usage, _) = container.usage(0, false).unwrap();
-        assert_eq!(usage.run_queue_delay_ns, None, "not read in this sample");
-        assert!(groups.container(&id('c')).is_none());
-        fs::write(dir.join("cgroup.procs"), "").unwrap();
-        assert!(
-            container.usage(0, true).is_none(),
-            "a container without processes has ended"
-        );
-    }
-
-    #[test]
-    fn version_1_gives_cpu_and_working_set() {
-        let root = tempfile::tempdir().unwrap();
-        let below = |controller: &str| {
-            let dir = root
-                .path()
-                .join(controller)
-                .join("kubepods/burstable/pod1")
-                .join(id('d'));
-            fs::create_dir_all(&dir).unwrap();
-            dir
-        };
-        let (cpu, memory) = (below("cpuacct"), below("memory"));
-        fs::write(cpu.join("cpuacct.usage"), "123456789\n").unwrap();
-        fs::write(
-            cpu.join("cgroup.procs"),
-            format!("{}\n", std::process::id()),
-        )
-        .unwrap();
-        fs::write(memory.join("memory.usage_in_bytes"), "5000\n").unwrap();
-        fs::write(
-            memory.join("memory.stat"),
-            "inactive_file 1\ntotal_inactive_file 1000\n",
-        )
-        .unwrap();
-        let mut container = Groups::below(root.path()).container(&id('d')).unwrap();
-        let (usage, working_set) = container.usage(3, true).unwrap();
-        assert_eq!((usage.cpu_ns, working_set), (123_456_789, Some(4000)));
-    }
-}
+mod tests;

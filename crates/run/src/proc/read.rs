@@ -28,8 +28,10 @@ pub(crate) struct Usage {
     pub cpu_ns: u64,
     /// Run-queue delay of its threads in nanoseconds, if it was read.
     pub run_queue_delay_ns: Option<u64>,
-    /// Resident set size in bytes.
-    pub rss_bytes: u64,
+    /// Resident set size in bytes; `None` if it cannot be read.
+    pub rss_bytes: Option<u64>,
+    /// Time for which CPU quotas have stopped it, in nanoseconds summed over cores, if it was read.
+    pub throttled_ns: Option<u64>,
 }
 
 impl Process {
@@ -62,7 +64,8 @@ impl Process {
         Some(Usage {
             cpu_ns,
             run_queue_delay_ns: self.run_queue.read([pid.as_str()].into_iter()),
-            rss_bytes: pages * page_bytes(),
+            rss_bytes: Some(pages * page_bytes()),
+            throttled_ns: None,
         })
     }
 
@@ -135,7 +138,8 @@ impl Throttling {
         Self::of(dirs)
     }
 
-    fn of(dirs: Vec<PathBuf>) -> Self {
+    /// Throttling by the quotas of these groups.
+    pub(super) fn of(dirs: Vec<PathBuf>) -> Self {
         let files = dirs.into_iter().map(|dir| dir.join("cpu.stat")).collect();
         Self { files }
     }
@@ -179,7 +183,7 @@ mod tests {
         std::thread::spawn(move || burn(work)).join().unwrap();
         let after = me.usage().unwrap();
         assert!(after.cpu_ns - before.cpu_ns >= 60_000_000);
-        assert!(after.rss_bytes > 100_000);
+        assert!(after.rss_bytes > Some(100_000));
         assert!(me.is_same());
     }
 

@@ -60,7 +60,7 @@ impl RunQueue {
 }
 
 /// `None` if the process or thread has ended, which can happen between two readings.
-fn unless_ended<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn unless_ended<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) if e.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(None),

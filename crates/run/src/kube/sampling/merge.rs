@@ -348,7 +348,8 @@ mod tests {
                     cpu_ns: *cpu_ns,
                     run_queue_delay_ns: Some(7),
                     counters: None,
-                    rss_bytes: 1,
+                    rss_bytes: Some(1),
+                    throttled_ns: None,
                     pss_bytes: None,
                     working_set_bytes: Some(2),
                 })

@@ -19,8 +19,8 @@ pub(crate) struct ContainerReading {
     /// Start of the container, which distinguishes it from others of the same name.
     started_unix_ns: i64,
     cpu_ns: u64,
-    working_set_bytes: u64,
-    rss_bytes: u64,
+    working_set_bytes: Option<u64>,
+    rss_bytes: Option<u64>,
 }
 
 /// CPU and memory of a node at one instant.
@@ -63,8 +63,8 @@ pub(crate) fn parse(
                     unix_ns: time(&cpu["time"])?,
                     started_unix_ns: time(&container["startTime"]).unwrap_or(0),
                     cpu_ns: cpu["usageCoreNanoSeconds"].as_u64()?,
-                    working_set_bytes: memory["workingSetBytes"].as_u64().unwrap_or(0),
-                    rss_bytes: memory["rssBytes"].as_u64().unwrap_or(0),
+                    working_set_bytes: memory["workingSetBytes"].as_u64(),
+                    rss_bytes: memory["rssBytes"].as_u64(),
                 })
             })();
             readings.extend(reading.map(|r| (key, r)));
@@ -244,9 +244,10 @@ pub(crate) fn samples(
                     cpu_ns: r.cpu_ns,
                     run_queue_delay_ns: None,
                     counters: None,
+                    throttled_ns: None,
                     rss_bytes: r.rss_bytes,
                     pss_bytes: None,
-                    working_set_bytes: Some(r.working_set_bytes),
+                    working_set_bytes: r.working_set_bytes,
                 })
             };
             ResourceSample {
@@ -282,8 +283,8 @@ mod tests {
             unix_ns: (t * S as f64) as i64,
             started_unix_ns: 0,
             cpu_ns: (cpu_s * S as f64) as u64,
-            working_set_bytes: 100,
-            rss_bytes: 80,
+            working_set_bytes: Some(100),
+            rss_bytes: Some(80),
         }
     }
 
@@ -310,7 +311,7 @@ mod tests {
         let place = ("n".to_owned(), "web-1".to_owned(), "tare".to_owned());
         assert_eq!(containers.len(), 1, "a container without CPU is left out");
         assert_eq!(containers[&place].unix_ns, 8_500_000_000);
-        assert_eq!(containers[&place].working_set_bytes, 10);
+        assert_eq!(containers[&place].working_set_bytes, Some(10));
     }
 
     #[test]
