@@ -112,6 +112,10 @@ impl Environment for Fake {
         Ok(fingerprint())
     }
 
+    fn profile_prevented(&self) -> Option<String> {
+        Some("the fake environment runs no code".to_owned())
+    }
+
     async fn deploy(
         &mut self,
         plan: &Plan,

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tare_analysis::LoadStream;
 use tare_analysis::profile::StoredProfile;
-use tare_analysis::{AgentStream, StoredTrial};
+use tare_analysis::StoredTrial;
 use tare_model::SCHEMA_VERSION;
 use tare_model::calls::TrialCalls;
 use tare_model::graph::ServiceGraph;
@@ -21,12 +21,12 @@ use tare_model::layout::{self, RunManifest};
 use tare_model::limits::LINE_BYTES_MAX;
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
-use tare_model::record::AgentRecord;
 use tare_model::trial::TrialResult;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_stats::series::Second;
 use tare_stats::v2::Reader;
 
+use crate::profiles::read_profile;
 use crate::steps;
 use crate::text::printable;
 
@@ -124,45 +124,6 @@ pub fn load_run(dir: &Path) -> Result<LoadedRun, StoreError> {
         }
     }
     Ok(run)
-}
-
-/// Reads a profile trial.
-fn read_profile(dir: &Path) -> Result<StoredProfile, String> {
-    let result: TrialResult = read_document(&dir.join(layout::RESULT))?;
-    let names = result.trial.check_names();
-    names.map_err(|found| printable(&found))?;
-    if result.load.is_none() {
-        // It failed before the load, which its verdict explains.
-        return Ok(StoredProfile {
-            result,
-            processes: Vec::new(),
-            sampling: None,
-        });
-    }
-    let path = dir.join(layout::AGENT);
-    let file = File::open(&path).map_err(|e| io_words(&e))?;
-    let (mut reader, mut line) = (BufReader::new(file), String::new());
-    let mut stream = AgentStream::new();
-    while next_line(&mut reader, &mut line).map_err(|e| io_words(&e))? {
-        stream.line(&line).map_err(|e| printable(&e.to_string()))?;
-    }
-    let (records, problem) = stream.finish();
-    if let Some(problem) = problem {
-        return Err(printable(&problem.to_string()));
-    }
-    let mut profile = StoredProfile {
-        result,
-        processes: Vec::new(),
-        sampling: None,
-    };
-    for record in records {
-        match record {
-            AgentRecord::Stacks(process) => profile.processes.push(process),
-            AgentRecord::StackSampling(sampling) => profile.sampling = Some(sampling),
-            _ => {}
-        }
-    }
-    Ok(profile)
 }
 
 /// A trial, if it can be read, and what is wrong with it.
@@ -277,7 +238,7 @@ struct Versioned {
 }
 
 /// Reads a JSON document. The error is a fragment that states what was found.
-fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+pub(crate) fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| io_words(&e))?;
     if !metadata.is_file() {
         return Err("not a regular file".to_owned());
@@ -326,7 +287,7 @@ fn leading_version(document: &[u8]) -> Option<u32> {
         .ok()
 }
 
-fn io_words(error: &std::io::Error) -> String {
+pub(crate) fn io_words(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "the file is missing".to_owned(),
         _ => error.to_string(),

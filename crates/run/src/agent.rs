@@ -68,12 +68,11 @@ pub async fn run(spec: &AgentSpec, out: &mut impl Write) -> Result<(), AgentErro
 
 /// Writes the sampled stacks, or why there are none.
 fn stacks<W: Write>(
-    spec: &AgentSpec,
     period_ns: u64,
     sampler: Result<StackSampler, String>,
     records: &mut AgentRecords<W>,
 ) -> std::io::Result<()> {
-    let totals = match sampler.and_then(|s| s.finish(&spec.processes)) {
+    let totals = match sampler.and_then(StackSampler::finish) {
         Ok((processes, totals)) => {
             for process in processes {
                 records.write(&AgentRecord::Stacks(process))?;
@@ -93,6 +92,8 @@ struct Sampler {
     window: Duration,
     /// The start of the window on the monotonic clock.
     start: WindowStart,
+    /// The containers of the machine, if some are watched.
+    groups: Option<Groups>,
     /// `None` for a process that has ended.
     processes: Vec<Option<Sampled>>,
     /// Throttling of the control group of this process. All processes of the trial inherit the
@@ -195,6 +196,7 @@ impl Sampler {
                 .iter()
                 .map(|w| Sampled::new(w, groups.as_ref()))
                 .collect(),
+            groups,
             throttling: Throttling::own(),
             counters: HardwareCounters::open(spec.processes.iter().map(|w| match w.container {
                 Some(_) => None,
@@ -232,7 +234,8 @@ impl Sampler {
             let last = due_ns == end_ns || self.terminated;
             let mut sample = self.sample(first_t.is_none(), last)?;
             if let Some(period_ns) = spec.stack_period_ns.filter(|_| first_t.is_none()) {
-                let started = StackSampler::start(&spec.processes, period_ns);
+                let groups = self.groups.as_ref();
+                let started = StackSampler::start(&spec.processes, groups, period_ns);
                 sampler = Some((period_ns, started.map_err(|e| e.to_string())));
             }
             first_t.get_or_insert_with(|| {
@@ -252,7 +255,7 @@ impl Sampler {
             self.read_pss_until(next_ns - PSS_MARGIN_NS).await;
         }
         if let Some((period_ns, sampler)) = sampler {
-            stacks(spec, period_ns, sampler, &mut records)?;
+            stacks(period_ns, sampler, &mut records)?;
         }
         let own_cpu_ns = last_cpu.saturating_sub(first_cpu).as_nanos() as u64;
         let elapsed_ns = u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0);

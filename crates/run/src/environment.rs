@@ -35,9 +35,7 @@ pub trait Environment {
     ) -> Result<Fingerprint, EnvironmentError>;
 
     /// Why this environment cannot sample stacks, and what permits it; `None` if it can.
-    fn profile_prevented(&self) -> Option<String> {
-        Some("--profile works in the local environment only".to_owned())
-    }
+    fn profile_prevented(&self) -> Option<String>;
 
     /// Starts a fresh mesh and workload, and returns when everything is ready. Logs and effective
     /// configurations go below `dir`. After an error nothing is left running.

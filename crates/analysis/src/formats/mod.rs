@@ -6,6 +6,7 @@ mod fortio;
 mod hgrm;
 pub mod hlog;
 mod openmetrics;
+pub mod pprof;
 mod time;
 
 pub use fortio::{About, fortio};

@@ -24,6 +24,8 @@ pub struct StoredProfile {
     pub processes: Vec<ProcessStacks>,
     /// The sampling as a whole; `None` if the agent did not report it.
     pub sampling: Option<StackSampling>,
+    /// pprof files that the control plane served: paths in the run directory.
+    pub served: Vec<String>,
 }
 
 /// Where the files of profiles are, relative to the run directory.
@@ -176,6 +178,7 @@ fn mesh_profile(trial: &StoredProfile) -> Result<(MeshProfile, Vec<Folded>), Str
         period_ns: sampling.period_ns,
         lost: sampling.lost,
         planes,
+        served: trial.served.clone(),
     };
     Ok((summary, folded))
 }

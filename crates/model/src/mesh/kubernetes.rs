@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::pprof::PprofEndpoint;
+
 /// How a mesh is installed, joined, found, proven and removed on Kubernetes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -35,6 +37,9 @@ pub struct MeshKubernetes {
     /// Source of the proof that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofSource>,
+    /// Where the control plane serves profiles of itself, for `--profile`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pprof: Vec<PprofEndpoint>,
     /// JSON documents read from the generator's own sidecar after the load: names, with addresses
     /// on the pod's loopback, such as `http://127.0.0.1:15000/config_dump`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -322,6 +327,9 @@ impl MeshKubernetes {
         }
         for (name, url) in &self.proxy_config {
             check_proxy_config(name, url)?;
+        }
+        for endpoint in &self.pprof {
+            endpoint.check()?;
         }
         let kinds = ["Deployment", "DaemonSet"];
         match self

@@ -8,6 +8,7 @@ mod envoy;
 mod exec;
 mod feature;
 mod kubernetes;
+mod pprof;
 
 pub(crate) use catalogue::Catalogue;
 pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
@@ -21,6 +22,8 @@ pub use kubernetes::{
     HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
     ProofSource, WorkloadRef, merge,
 };
+
+pub use pprof::PprofEndpoint;
 
 /// The name of a mesh without its version, and the version: `envoy/mtls` and `1.39.3` of `envoy/mtls@1.39.3`.
 #[must_use]

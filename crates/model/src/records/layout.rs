@@ -61,6 +61,8 @@ pub const LOGS: &str = "logs";
 pub const CONFIG: &str = "config";
 /// Folder of flame graphs and pprof files; it has a folder [`TRIALS`] of its own.
 pub const PROFILES: &str = "profiles";
+/// Directory of a profile trial with what the endpoints of a control plane served: `POD-cpu.pb.gz`, `POD-heap.pb.gz`.
+pub const PPROF: &str = "pprof";
 /// The analysis.
 pub const SUMMARY: &str = "summary.json";
 /// The page.

@@ -37,6 +37,9 @@ pub struct MeshProfile {
     pub lost: u64,
     /// Each plane with samples.
     pub planes: Vec<PlaneProfile>,
+    /// pprof files that the control plane served, CPU and heap: paths in the run directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub served: Vec<String>,
 }
 
 /// The profile of one plane.

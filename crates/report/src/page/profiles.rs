@@ -1,6 +1,7 @@
 //! Profiles: CPU time per request by group of code, links to flame graphs, and differences.
 
 use tare_model::summary::{MeshProfile, ProfileDifference, Summary};
+use tare_model::worker::Plane;
 
 use super::html::Html;
 use super::parts::{caption, close_table, figure, open_section, open_table, plain};
@@ -83,6 +84,12 @@ fn graphs(page: &mut Html, load: &str, meshes: &[&MeshProfile]) {
             link(page, &plane.graph, "flame graph");
             page.raw(", ");
             link(page, &plane.pprof, "pprof");
+            if plane.plane == Plane::ControlPlane {
+                for path in &mesh.served {
+                    page.raw(", ");
+                    link(page, path, path.rsplit('/').next().unwrap_or(path));
+                }
+            }
             page.raw("</td></tr>\n");
         }
     }

@@ -1,11 +1,13 @@
 //! The files of profiles: flame graphs, difference flame graphs, pprof.
 
 mod flame;
-mod pprof;
+mod read;
 mod words;
 
+use tare_analysis::formats::pprof;
 use tare_analysis::profile::ProfileData;
 
+pub(crate) use read::read_profile;
 pub(crate) use words::{LIMITS, Row, rows, us};
 
 /// All files with their paths in the run directory. A graph that cannot be drawn is left out.

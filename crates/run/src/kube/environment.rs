@@ -53,6 +53,11 @@ impl Environment for Kubernetes {
         Ok(fingerprint)
     }
 
+    fn profile_prevented(&self) -> Option<String> {
+        // Each node has an answer of its own, which its agent gives.
+        None
+    }
+
     async fn deploy(
         &mut self,
         plan: &Plan,

@@ -58,6 +58,16 @@ impl Groups {
         groups
     }
 
+    /// Returns the ids of the processes in the container with that id.
+    pub(crate) fn processes(&self, id: &str) -> Vec<u32> {
+        let ids = self.cpu.get(id).map(|group| processes(group, 0));
+        let ids = ids.unwrap_or_default();
+        ids.iter()
+            .filter_map(|id| id.parse().ok())
+            .filter(|id| *id != 0)
+            .collect()
+    }
+
     /// Returns the container with that id; `None` when it has no group here.
     pub(crate) fn container(&self, id: &str) -> Option<Container> {
         let cpu = self.cpu.get(id)?;
@@ -84,7 +94,7 @@ impl Groups {
     }
 }
 
-/// Returns the container id in the name of a group: `cri-containerd-ID.scope`, `crio-ID.scope`,
+/// Returns the id of a container in the name of a group: `cri-containerd-ID.scope`, `crio-ID.scope`,
 /// `ID`. `None` for the group of a container's monitor, such as `crio-conmon-ID.scope`.
 fn id_of(name: &str) -> Option<&str> {
     if name.contains("conmon") {

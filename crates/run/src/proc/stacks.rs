@@ -16,6 +16,7 @@ use perf_event::{Builder, SampleFlag, Sampler};
 use tare_model::stacks::{Frame, ProcessStacks, SampledStack, StackSampling};
 use tare_model::worker::WatchedProcess;
 
+use super::container::Groups;
 use super::symbols::{self, Mapping, Symbols};
 
 /// Buffer of each core: what the kernel permits every user by default (`perf_event_mlock_kb`).
@@ -103,21 +104,31 @@ impl Rings {
 
 /// Samples stacks on a thread of its own, from its start until it is finished.
 pub(crate) struct StackSampler {
-    /// The code of each process. A generator ends before its stacks are read.
-    code: BTreeMap<u32, Vec<Mapping>>,
+    /// The processes of each watched process or container, and their code. A generator ends before its stacks are
+    /// read.
+    watched: Vec<(WatchedProcess, BTreeMap<u32, Vec<Mapping>>)>,
     stop: Arc<AtomicBool>,
     reader: JoinHandle<Rings>,
 }
 
 impl StackSampler {
-    /// Starts sampling these processes.
-    pub(crate) fn start(watched: &[WatchedProcess], period_ns: u64) -> io::Result<Self> {
+    /// Starts sampling these processes, and those that run in the containers. `groups` has the containers.
+    pub(crate) fn start(
+        watched: &[WatchedProcess],
+        groups: Option<&Groups>,
+        period_ns: u64,
+    ) -> io::Result<Self> {
+        let processes = |watched: &WatchedProcess| match &watched.container {
+            Some(id) => groups.map(|g| g.processes(id)).unwrap_or_default(),
+            None => vec![watched.pid],
+        };
+        let all: Vec<Vec<u32>> = watched.iter().map(processes).collect();
         let mut rings = Rings {
             samplers: open_all(period_ns)?,
-            processes: watched
+            processes: all
                 .iter()
-                .filter(|w| w.container.is_none())
-                .map(|w| (w.pid, Chains::new()))
+                .flatten()
+                .map(|pid| (*pid, Chains::new()))
                 .collect(),
             totals: StackSampling {
                 period_ns,
@@ -136,16 +147,20 @@ impl StackSampler {
             }
             rings
         })?;
-        let code = watched.iter().map(|w| (w.pid, symbols::code_of(w.pid)));
-        let code = code.collect();
-        Ok(Self { code, stop, reader })
+        let code = |(watched, pids): (&WatchedProcess, &Vec<u32>)| {
+            let in_container = watched.container.is_some();
+            let code = |pid: &u32| (*pid, symbols::code_of(*pid, in_container));
+            (watched.clone(), pids.iter().map(code).collect())
+        };
+        Ok(Self {
+            watched: watched.iter().zip(&all).map(code).collect(),
+            stop,
+            reader,
+        })
     }
 
-    /// Ends the sampling, and finds the functions of the samples.
-    pub(crate) fn finish(
-        mut self,
-        watched: &[WatchedProcess],
-    ) -> Result<(Vec<ProcessStacks>, StackSampling), String> {
+    /// Ends the sampling, and finds the functions of the samples. Each process of a container has stacks of its own.
+    pub(crate) fn finish(self) -> Result<(Vec<ProcessStacks>, StackSampling), String> {
         self.stop.store(true, Ordering::Relaxed);
         let joined = self.reader.join();
         let mut rings = joined.map_err(|_| "bug: the reader of the samples panicked")?;
@@ -156,19 +171,23 @@ impl StackSampler {
         let symbols = Symbols::new();
         rings.totals.limits.extend(symbols::kernel_hidden());
         let mut all = Vec::new();
-        for process in watched {
-            let chains = rings.processes.remove(&process.pid).unwrap_or_default();
+        let processes = self.watched.into_iter();
+        let processes = processes.flat_map(|(watched, code)| {
+            code.into_iter()
+                .map(move |(pid, code)| (watched.clone(), pid, code))
+        });
+        for (process, pid, mut code) in processes {
+            let chains = rings.processes.remove(&pid).unwrap_or_default();
             if chains.is_empty() {
                 continue;
             }
             let (kernel, user): (Vec<_>, Vec<_>) =
                 chains.keys().flat_map(|c| addresses(c)).partition(|a| a.0);
             // What was loaded since the start is known as long as the process runs.
-            let mut code = self.code.remove(&process.pid).unwrap_or_default();
-            code.extend(symbols::code_of(process.pid));
+            code.extend(symbols::code_of(pid, process.container.is_some()));
             let mut names = symbols.of_process(&code, &set(user));
             names.extend(symbols.of_kernel(&set(kernel)));
-            all.push(named(process, chains, &names));
+            all.push(named(&process, chains, &names));
         }
         Ok((all, rings.totals))
     }
@@ -328,14 +347,14 @@ mod tests {
             assert!(found.contains("not permit"), "{found}");
             return;
         }
-        let sampler = StackSampler::start(&own, 1_000_000).unwrap();
+        let sampler = StackSampler::start(&own, None, 1_000_000).unwrap();
         let until = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&until);
         let busy = thread::spawn(move || planted(&stop));
         thread::sleep(Duration::from_millis(300));
         until.store(true, Ordering::Relaxed);
         busy.join().unwrap();
-        let (processes, totals) = sampler.finish(&own).unwrap();
+        let (processes, totals) = sampler.finish().unwrap();
         assert_eq!(totals.period_ns, 1_000_000);
         let [process] = &processes[..] else {
             panic!("{processes:?}");

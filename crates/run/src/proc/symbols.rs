@@ -123,9 +123,17 @@ pub(super) struct Mapping {
     path: String,
 }
 
-/// The code of a process; nothing of a process that has ended.
-pub(super) fn code_of(pid: u32) -> Vec<Mapping> {
-    mappings(&fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
+/// The code of a process; nothing of a process that has ended. `in_container`: it has a file system of its own.
+pub(super) fn code_of(pid: u32, in_container: bool) -> Vec<Mapping> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mut code = mappings(&maps);
+    for mapping in code
+        .iter_mut()
+        .filter(|m| in_container && m.path.starts_with('/'))
+    {
+        mapping.path.insert_str(0, &format!("/proc/{pid}/root"));
+    }
+    code
 }
 
 /// Reads the code from `/proc/PID/maps`.

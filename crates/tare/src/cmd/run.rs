@@ -106,10 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = super::runtime()?;
     let stop = stop_on_signal()?;
     if let Some(clusters) = several(&args)? {
-        ensure!(
-            !args.profile,
-            "--profile works in the local environment only"
-        );
+        ensure!(!args.profile, "--profile works on one cluster at a time");
         let ended = runtime.block_on(clusters.run(stop.asked.clone()));
         stop.children_have_ended();
         return clusters.conclude(&ended, args.output);

@@ -16,12 +16,13 @@ use kube::api::{
 };
 use kube::client::Body;
 use kube::core::request;
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 use serde_json::Value;
 use tare_model::innermost;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::kinds::{Kind, POD, POD_LOG, POD_PROXY};
+use super::kinds::{Kind, POD, POD_LOG, POD_PORT_FORWARD, POD_PROXY};
 use super::lines::Lines;
 use crate::environment::EnvironmentError;
 
@@ -356,6 +357,28 @@ impl ApiClient {
         let request = get(&format!("{target}{path}"))?;
         let body = body(&request, self.send(&request).await?).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Opens a connection to a port on a pod's loopback, through the API server. Does not retry. Fails with what was
+    /// found.
+    pub(crate) async fn port_forward(
+        &self,
+        (namespace, pod): (&str, &str),
+        port: u16,
+    ) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static, String> {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> =
+            Api::namespaced(self.client.clone(), namespace);
+        let ports = [port];
+        let opened = timeout(RESPONSE_WITHIN, pods.portforward(pod, &ports)).await;
+        let (plural, verbs) = (POD_PORT_FORWARD.plural, POD_PORT_FORWARD.verbs.join(", "));
+        let right = format!("the role needs {plural} [{verbs}]");
+        let mut forwarder = match opened {
+            Ok(Ok(forwarder)) => forwarder,
+            Ok(Err(error)) => return Err(format!("{} ({right})", innermost(&error))),
+            Err(_) => return Err(format!("no port within {} s", RESPONSE_WITHIN.as_secs())),
+        };
+        let stream = forwarder.take_stream(port);
+        stream.ok_or_else(|| format!("the API server did not forward port {port}"))
     }
 
     /// Follows the log of a container; each line starts with its timestamp.

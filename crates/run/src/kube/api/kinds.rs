@@ -39,6 +39,8 @@ pub(crate) enum Needed {
     NamedSecrets,
     /// Runs with `sampling: kubelet`.
     Kubelet,
+    /// Runs with `--profile`.
+    Profile,
 }
 
 macro_rules! kinds {
@@ -63,6 +65,7 @@ kinds! {
     POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents; waits until pods are ready; records why a pod ends during a measurement";
     POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "records of generators and agents";
     POD_PROXY = "Pod", "" "v1" "pods/proxy", true, ["get"] + [], Always, "counters of the proxies, and the proof that plain text is refused";
+    POD_PORT_FORWARD = "Pod", "" "v1" "pods/portforward", true, ["get" "create"] + [], Profile, "profiles of control planes";
     SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + [], Always, "one for each service of the application";
     CONFIG_MAP = "ConfigMap", "" "v1" "configmaps", true, ["get" "list" "create" "patch"] + ["delete"], Always, "specifications of workers; the run's ledger";
     PULL_SECRET = "Secret", "" "v1" "secrets", true, ["get"] + [], NamedSecrets, "the pull secrets that the settings name";
@@ -136,6 +139,8 @@ pub(crate) fn needed(settings: &KubernetesSettings) -> impl Iterator<Item = &'st
             Needed::Always => true,
             Needed::PullSecrets | Needed::NamedSecrets => secrets,
             Needed::Kubelet => kubelet,
+            // A profile without this right lacks the control plane, and says so.
+            Needed::Profile => false,
         };
         needed && !kind.verbs.is_empty()
     })
@@ -157,6 +162,12 @@ pub fn role_yaml(settings: &KubernetesSettings) -> String {
         );
     }
     text += "  # reads version and health, and discovers a mesh's own kinds\n  - nonResourceURLs: [/version, /livez, /readyz, /apis, /apis/*, /api, /api/*]\n    verbs: [get]\n";
+    let (plural, verbs) = (POD_PORT_FORWARD.plural, POD_PORT_FORWARD.verbs.join(", "));
+    let _ = writeln!(
+        text,
+        "  # with --profile only: {}\n  # - apiGroups: [\"\"]\n  #   resources: [{plural}]\n  #   verbs: [{verbs}]",
+        POD_PORT_FORWARD.why
+    );
     if !settings.image_pull_secrets.is_empty() {
         let names = settings.image_pull_secrets.join(", ");
         let (namespace, why) = (&settings.image_pull_secrets_from, PULL_SECRET.why);

@@ -230,13 +230,19 @@ pub(crate) fn agent(
     node: &str,
     name: &str,
     (map, file): (&str, String),
+    samples_stacks: bool,
 ) -> Value {
     let path = format!("/spec/{file}");
     let mut container = container(settings, &["agent", "--spec", &path]);
     container["env"] = json!([{"name": "TARE_CGROUP_ROOT", "value": "/host/cgroup"}]);
-    // Only root may read the memory of other users' processes. It has no capabilities.
+    // Only root may read the memory of other users' processes. It has no capabilities, except to sample stacks.
     container["securityContext"]["runAsNonRoot"] = false.into();
     container["securityContext"]["runAsUser"] = 0.into();
+    if samples_stacks {
+        // Perf events, names of the kernel's functions, and the programs of other users.
+        container["securityContext"]["capabilities"]["add"] =
+            json!(["PERFMON", "SYSLOG", "SYS_PTRACE"]);
+    }
     container["volumeMounts"] = json!([
         {"name": "spec", "mountPath": "/spec", "readOnly": true},
         {"name": "cgroup", "mountPath": "/host/cgroup", "readOnly": true, "mountPropagation": "HostToContainer"}]);

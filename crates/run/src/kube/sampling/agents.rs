@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::kubelet::{self, KubeletSampling};
 use super::merge::{MergedSamples, NodePart, divide, merge};
+use super::pprof::{self, PprofStacks, Timing};
 use crate::environment::{IdleSampling, Worker};
 use crate::kube::api::kinds::{CONFIG_MAP, POD};
 use crate::kube::api::{ApiClient, ApiError};
@@ -76,6 +77,7 @@ pub(crate) async fn start(
         deployment.runs.agents.clone_from(pods);
     }
     let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
+    let pprof = pprof(api, deployment, &spec);
     let (api, names) = (api.clone(), deployment.names.clone());
     let events = deployment.events.clone();
     deployment.tasks.spawn(async move {
@@ -94,7 +96,7 @@ pub(crate) async fn start(
         match running {
             Ok(pods) => {
                 let whole = (parts, spec.processes.len());
-                read(&api, &names, whole, &pods, sender, found.clone()).await;
+                read(&api, &names, whole, &pods, sender, found.clone(), pprof).await;
             }
             Err(reason) if sampled == Sampled::Idle => {
                 idle.push(EventKind::SamplingFailed, "", reason);
@@ -123,6 +125,27 @@ pub(crate) async fn start(
         }
     });
     Ok(worker(lines))
+}
+
+/// Fetches the profiles of the control plane, if stacks are sampled.
+fn pprof(
+    api: &ApiClient,
+    deployment: &Deployment,
+    spec: &AgentSpec,
+) -> impl Future<Output = PprofStacks> + use<> {
+    let timing = spec.stack_period_ns.map(|period_ns| Timing {
+        start_unix_ns: spec.window_start_unix_ns,
+        window_ns: spec.window_ns,
+        period_ns,
+    });
+    let endpoints = deployment.section().map(|s| s.pprof.clone());
+    let (api, dir) = (api.clone(), deployment.dir.clone());
+    async move {
+        match timing.zip(endpoints) {
+            Some((timing, endpoints)) => pprof::fetch(&api, &endpoints, timing, &dir).await,
+            None => PprofStacks::default(),
+        }
+    }
 }
 
 /// Why agents are not used.
@@ -161,7 +184,9 @@ async fn create(
         .map(|(i, p)| {
             let pod = format!("{name}-{i}");
             let spec = (name, file(i));
-            (POD, manifests::agent(names, settings, &p.node, &pod, spec))
+            let stacks = p.spec.stack_period_ns.is_some();
+            let object = manifests::agent(names, settings, &p.node, &pod, spec, stacks);
+            (POD, object)
         })
         .collect();
     match api.apply_all(pods).await {
@@ -228,6 +253,7 @@ async fn read(
     pods: &[String],
     out: mpsc::Sender<String>,
     events: Events,
+    pprof: impl Future<Output = PprofStacks>,
 ) {
     let (log_sender, logs) = mpsc::channel(BUFFERED_LINES_MAX);
     // The tasks are aborted when this is dropped at the end of the function.
@@ -243,5 +269,5 @@ async fn read(
     }
     drop(log_sender);
     let merged = MergedSamples::new(parts, processes);
-    merge(merged, logs, out, events).await;
+    merge(merged, logs, out, events, pprof).await;
 }

@@ -11,6 +11,8 @@ use tare_model::writer;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
+use super::pprof::PprofStacks;
+use super::stacks::MergedStacks;
 use crate::agent_records::AgentRecords;
 use crate::kube::objects::Node;
 use crate::kube::trial::{Events, Line};
@@ -69,19 +71,23 @@ pub(crate) async fn merge(
     mut logs: mpsc::Receiver<Line>,
     out: mpsc::Sender<String>,
     events: Events,
+    pprof: impl Future<Output = PprofStacks>,
 ) {
     let until = merged.until();
-    while let Ok(Some(line)) = timeout_at(until, logs.recv()).await {
-        match merged.line(line.source, &line.text) {
-            Ok(lines) => {
-                for line in lines {
-                    if out.send(line).await.is_err() {
-                        return;
-                    }
+    let read = async {
+        while let Ok(Some(line)) = timeout_at(until, logs.recv()).await {
+            for line in merged.line(line.source, &line.text)? {
+                if out.send(line).await.is_err() {
+                    return Ok::<_, String>(false);
                 }
             }
-            Err(found) => return events.push(EventKind::SamplingFailed, "", found),
         }
+        Ok(true)
+    };
+    match tokio::join!(read, pprof) {
+        (Ok(true), control_plane) => merged.stacks.add(control_plane),
+        (Ok(false), _) => return,
+        (Err(found), _) => return events.push(EventKind::SamplingFailed, "", found),
     }
     let unfinished = merged.unfinished();
     for node in &unfinished {
@@ -135,6 +141,7 @@ pub(crate) struct MergedSamples {
     elapsed_ns: u64,
     /// Samples of seconds that not every agent sampled.
     dropped: usize,
+    stacks: MergedStacks,
 }
 
 impl MergedSamples {
@@ -154,6 +161,7 @@ impl MergedSamples {
             own_cpu_ns: 0,
             elapsed_ns: 0,
             dropped: 0,
+            stacks: MergedStacks::default(),
         }
     }
 
@@ -195,10 +203,11 @@ impl MergedSamples {
                     let _ = self.records.write(&merged);
                 }
             }
-            AgentRecord::Kubelet { .. }
-            | AgentRecord::NotCounted { .. }
-            | AgentRecord::Stacks(_)
-            | AgentRecord::StackSampling(_) => {}
+            AgentRecord::Stacks(process) => self.stacks.add_process(process),
+            AgentRecord::StackSampling(sampling) => {
+                self.stacks.add_sampling(&node.part.node, sampling);
+            }
+            AgentRecord::Kubelet { .. } | AgentRecord::NotCounted { .. } => {}
             AgentRecord::Final {
                 own_cpu_ns,
                 elapsed_ns,
@@ -292,6 +301,10 @@ impl MergedSamples {
             } else if let Some(problem) = node.stream.finish().1 {
                 return Err(format!("agent on {}: {problem}", node.part.node));
             }
+        }
+        for record in self.stacks.records() {
+            // Writing to memory does not fail.
+            let _ = self.records.write(&record);
         }
         let written = self.records.last(self.own_cpu_ns, self.elapsed_ns);
         Ok(writer::lines(&written.unwrap_or_default()))

@@ -3,4 +3,6 @@
 pub(crate) mod agents;
 mod kubelet;
 mod merge;
+mod pprof;
 mod readings;
+mod stacks;

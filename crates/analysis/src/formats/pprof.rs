@@ -1,15 +1,21 @@
-//! The format of `go tool pprof`: a compressed Protobuf message, `perftools.profiles.Profile`.
+//! The format of `go tool pprof`: a compressed Protobuf message, `perftools.profiles.Profile`. Written, and read
+//! from the endpoints of Go programs.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use prost::Message;
-use tare_analysis::profile::{Folded, label};
 use tare_model::stacks::Frame;
 
-/// The fields that are written; the numbers are those of the published format.
+use crate::profile::{Folded, label};
+
+/// Largest profile that is read, in bytes after decompression.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The fields that are written and read; the numbers are those of the published format.
 #[derive(Clone, PartialEq, Message)]
 struct Profile {
     #[prost(message, repeated, tag = "1")]
@@ -104,12 +110,84 @@ impl Strings {
 }
 
 /// Encodes the stacks of a plane: samples, and CPU time in nanoseconds over the whole window.
-pub(super) fn encode(stacks: &Folded) -> Vec<u8> {
+#[must_use]
+pub fn encode(stacks: &Folded) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     let written = encoder.write_all(&profile(stacks).encode_to_vec());
     // Writing to memory does not fail.
     let finished = written.and_then(|()| encoder.finish());
     finished.unwrap_or_default()
+}
+
+/// Decodes a profile of CPU time: stacks from the outermost function to the one that ran, each with its CPU time
+/// in nanoseconds. Functions that were inlined have frames of their own.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub fn decode(bytes: &[u8]) -> Result<Vec<(Vec<Frame>, u64)>, String> {
+    let mut plain = Vec::new();
+    let read = GzDecoder::new(bytes)
+        .take(BYTES_MAX + 1)
+        .read_to_end(&mut plain);
+    read.map_err(|e| format!("not compressed as a pprof profile is: {e}"))?;
+    if plain.len() as u64 > BYTES_MAX {
+        return Err(format!("larger than {} MiB", BYTES_MAX >> 20));
+    }
+    let profile = Profile::decode(&plain[..]).map_err(|e| format!("not a pprof profile: {e}"))?;
+    let text = |index: i64| {
+        let index = usize::try_from(index).ok();
+        index
+            .and_then(|i| profile.string_table.get(i))
+            .map_or("", String::as_str)
+    };
+    let is_time = |t: &ValueType| text(t.kind) == "cpu" && text(t.unit) == "nanoseconds";
+    let time = profile.sample_type.iter().position(is_time);
+    let time = time.ok_or("found a profile without CPU time in nanoseconds")?;
+    let functions: BTreeMap<u64, &str> = profile
+        .function
+        .iter()
+        .map(|f| (f.id, text(f.name)))
+        .collect();
+    let modules: BTreeMap<u64, &str> = profile
+        .mapping
+        .iter()
+        .map(|m| (m.id, text(m.filename)))
+        .collect();
+    let frames_of = |location: &Location| -> Vec<Frame> {
+        let path = modules.get(&location.mapping_id).copied().unwrap_or("");
+        let module = path.rsplit('/').next().filter(|name| !name.is_empty());
+        let module = module.unwrap_or("program");
+        let frame = |function: Option<&&str>| Frame {
+            function: function.filter(|f| !f.is_empty()).map(|f| (*f).to_owned()),
+            module: Some(module.to_owned()),
+        };
+        match location.line.as_slice() {
+            [] => vec![frame(None)],
+            lines => lines
+                .iter()
+                .map(|l| frame(functions.get(&l.function_id)))
+                .collect(),
+        }
+    };
+    let locations: BTreeMap<u64, Vec<Frame>> = profile
+        .location
+        .iter()
+        .map(|l| (l.id, frames_of(l)))
+        .collect();
+    let samples = profile.sample.iter().filter_map(|sample| {
+        let ns = u64::try_from(*sample.value.get(time)?)
+            .ok()
+            .filter(|ns| *ns > 0)?;
+        let frames = sample
+            .location_id
+            .iter()
+            .filter_map(|id| locations.get(id))
+            .flatten();
+        let mut stack: Vec<Frame> = frames.cloned().collect();
+        stack.reverse();
+        Some((stack, ns))
+    });
+    Ok(samples.collect())
 }
 
 fn profile(stacks: &Folded) -> Profile {
@@ -176,7 +254,6 @@ fn profile(stacks: &Folded) -> Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read as _;
 
     fn frame(function: Option<&str>, module: Option<&str>) -> Frame {
         Frame {
@@ -234,5 +311,72 @@ mod tests {
         ];
         assert_eq!(samples, expected);
         assert_eq!(profile.location.len(), 3, "each once");
+    }
+
+    #[test]
+    fn a_profile_of_a_go_program_is_read_with_inlined_functions() {
+        let text = [
+            "",
+            "cpu",
+            "nanoseconds",
+            "/bin/istiod",
+            "main",
+            "push",
+            "copy",
+        ];
+        let function = |id: u64, name: i64| Function {
+            id,
+            name,
+            system_name: name,
+        };
+        let location = |id, functions: &[u64]| Location {
+            id,
+            mapping_id: 1,
+            line: functions.iter().map(|f| Line { function_id: *f }).collect(),
+        };
+        let profile = Profile {
+            sample_type: vec![ValueType::default(), ValueType { kind: 1, unit: 2 }],
+            sample: vec![
+                Sample {
+                    location_id: vec![2, 1],
+                    value: vec![3, 30_000_000],
+                },
+                Sample {
+                    location_id: vec![9],
+                    value: vec![1],
+                },
+            ],
+            mapping: vec![Mapping {
+                id: 1,
+                filename: 3,
+                has_functions: true,
+            }],
+            // `copy` was inlined into `push`.
+            location: vec![location(1, &[1]), location(2, &[3, 2])],
+            function: vec![function(1, 4), function(2, 5), function(3, 6)],
+            string_table: text.map(str::to_owned).to_vec(),
+            ..Profile::default()
+        };
+        let gzip = |bytes: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        };
+        let stack = ["main", "push", "copy"].map(|f| frame(Some(f), Some("istiod")));
+        let found = decode(&gzip(&profile.encode_to_vec()));
+        assert_eq!(found, Ok(vec![(stack.to_vec(), 30_000_000)]));
+
+        assert!(decode(b"<html>").unwrap_err().contains("not compressed"));
+        assert!(
+            decode(&gzip(b"\xff\xff"))
+                .unwrap_err()
+                .contains("not a pprof")
+        );
+        let heap = Profile::default().encode_to_vec();
+        assert!(
+            decode(&gzip(&heap))
+                .unwrap_err()
+                .contains("without CPU time")
+        );
     }
 }
