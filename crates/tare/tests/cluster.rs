@@ -5,6 +5,8 @@
 
 #[path = "support/account.rs"]
 mod account;
+#[path = "cluster/applications.rs"]
+mod applications;
 #[path = "support/judged.rs"]
 mod judged;
 #[path = "support/kubectl.rs"]

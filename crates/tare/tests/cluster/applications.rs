@@ -1,0 +1,135 @@
+//! Applications of the user on a real cluster: the folder of manifests and the chart of `examples/cluster-shop`, whose
+//! services are programs of tare's own image.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use serde_json::{Value, json};
+use tare_model::trial::{Event, EventKind, TrialResult};
+
+use crate::account::Account;
+use crate::judged::{exit_code, judged, read};
+use crate::weighed::weighed;
+use crate::{cluster, program};
+
+/// Settings that keep the runs short.
+const SETS: [&str; 5] = [
+    "repeats=1",
+    "reruns=0",
+    "load.arrivals=constant",
+    "load.duration=4s",
+    "load.warmup=1s",
+];
+const IMAGE: &str = concat!("localhost/tare:", env!("CARGO_PKG_VERSION"));
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster-shop")
+}
+
+fn start(plan: &Path, dir: &Path, kubeconfig: Option<&Path>, sets: &[&str]) -> ExitStatus {
+    let _ = std::fs::remove_dir_all(dir);
+    let mut run = Command::new(program());
+    run.arg("run").arg(plan).arg("--out").arg(dir);
+    run.envs(kubeconfig.map(|path| ("TARE_KUBECONFIG", path)));
+    for set in SETS.iter().chain(sets) {
+        run.args(["--set", set]);
+    }
+    run.status().unwrap()
+}
+
+/// Runs a plan of the examples with exactly the rights that tare prints for it, and checks that its application was
+/// proven, weighed and removed. `objects` are those that are deployed.
+fn weigh(plan: &str, set: &str, objects: &[&str]) {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let dir = tmp.join(format!("cluster-{plan}"));
+    let path = examples().join(format!("{plan}.yaml"));
+    let of_account = tmp.join("cluster-account");
+    let account = Account::new(&program(), path.to_str().unwrap(), &of_account);
+    let before = cluster();
+    let ended = start(&path, &dir, Some(account.kubeconfig()), &[set]);
+    assert_eq!(before, cluster(), "the cluster differs from before the run");
+    let summary = judged(&dir);
+    assert_eq!(ended.code(), Some(exit_code(summary.grade)));
+    weighed(&summary, &["bare", "istio/minimal"]);
+    assert_eq!((summary.trials_done, summary.trials_planned), (2, 2));
+    let digest = summary.fingerprint.programs["application"].clone();
+    for trial in &summary.trials {
+        assert!(trial.proofs.iter().all(|p| p.holds), "{trial:#?}");
+        let claims = trial.proofs.iter().map(|p| p.claim.as_str());
+        let claims: Vec<&str> = claims.collect();
+        let expected: &[&str] = match trial.mesh.as_str() {
+            "bare" => &[
+                "no pod has a proxy",
+                "plain text from outside the mesh is answered",
+            ],
+            _ => &[
+                "every pod has a ready proxy",
+                "plain text from outside the mesh is refused",
+                "the proxies of the called services counted every request",
+            ],
+        };
+        assert_eq!(claims, expected);
+        let of_trial = dir.join("trials").join(&trial.dir);
+        let result: TrialResult = read(&of_trial.join("result.json"));
+        let counts = result.load.unwrap().counts;
+        assert!(counts.ok > 0 && counts.error == 0, "{counts:?}");
+        let record: Value = read(&of_trial.join("config/cluster.json"));
+        assert_eq!(record["application"]["objects"], json!(objects));
+        let same = record["application"]["digest"].as_str().unwrap();
+        assert!(digest.ends_with(same), "{digest}");
+        let images = record["images"].as_object().unwrap().values();
+        let mut images = images.filter_map(Value::as_str);
+        assert!(images.any(|i| i.contains(IMAGE) && i.contains("sha256:")));
+    }
+}
+
+#[test]
+#[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
+fn a_folder_of_manifests_is_weighed_bare_and_in_istio_and_removed() {
+    let set = format!("workload.graph.application.images={{registry.example/shop: '{IMAGE}'}}");
+    let objects = [
+        "ConfigMap/web",
+        "Deployment/web",
+        "Service/web",
+        "ConfigMap/stock",
+        "StatefulSet/stock",
+        "Service/stock",
+    ];
+    weigh("manifests", &set, &objects);
+}
+
+#[test]
+#[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
+fn a_chart_is_weighed_bare_and_in_istio_and_removed() {
+    let set = format!("workload.graph.application.chart.values.image='{IMAGE}'");
+    weigh("chart", &set, &["Service/echo", "Deployment/echo"]);
+}
+
+#[test]
+#[ignore = "needs a cluster with tare's image: make cluster-test"]
+fn an_application_that_ends_at_once_is_named_with_its_last_output_and_removed() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster-crash");
+    let set = format!("workload.graph.application.chart.values={{image: '{IMAGE}', delay: never}}");
+    let before = cluster();
+    let plan = examples().join("chart.yaml");
+    let ended = start(&plan, &dir, None, &[&set, "meshes=bare"]);
+    assert_eq!(before, cluster(), "the cluster differs from before the run");
+    assert_eq!(ended.code(), Some(3));
+    let trials = std::fs::read_dir(dir.join("trials")).unwrap();
+    let trials: Vec<PathBuf> = trials.map(|t| t.unwrap().path()).collect();
+    assert_eq!(trials.len(), 1);
+    let events = std::fs::read_to_string(trials[0].join("events.ndjson")).unwrap();
+    let mut events = events
+        .lines()
+        .map(|e| serde_json::from_str::<Event>(e).unwrap());
+    let event = events.find(|e| e.kind == EventKind::NotStarted).unwrap();
+    for part in [
+        "echo-0/echo",
+        "CrashLoopBackOff",
+        "exit code 2",
+        "last lines of its log: ",
+        "never",
+    ] {
+        assert!(event.found.contains(part), "no {part} in {}", event.found);
+    }
+}
