@@ -245,7 +245,7 @@ impl World {
                 "containerID": format!("containerd://{name}-{c}")})
         };
         let status = |c: &&str| match self.crashes && *c != "istio-proxy" {
-            true => json!({"name": c, "ready": false, "restartCount": 1,
+            true => json!({"name": c, "ready": false, "restartCount": 2,
                 "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
                 "lastState": {"terminated": {"reason": "Error", "exitCode": 3}}}),
             false => status(c),

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tare_model::trial::{Event, EventKind, TrialResult};
 
 use crate::account::Account;
@@ -74,7 +74,7 @@ fn weigh(plan: &str, set: &str, objects: &[&str]) {
         let counts = result.load.unwrap().counts;
         assert!(counts.ok > 0 && counts.error == 0, "{counts:?}");
         let record: Value = read(&of_trial.join("config/cluster.json"));
-        assert_eq!(record["application"]["objects"], *objects);
+        assert_eq!(record["application"]["objects"], json!(objects));
         let same = record["application"]["digest"].as_str().unwrap();
         assert!(digest.ends_with(same), "{digest}");
         let images = record["images"].as_object().unwrap().values();

@@ -4,6 +4,7 @@ pub(crate) mod manifests;
 pub(crate) mod names;
 pub(crate) mod node;
 mod pod;
+mod pod_failure;
 pub(crate) mod timestamp;
 
 pub(crate) use node::Node;

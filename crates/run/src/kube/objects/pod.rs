@@ -5,21 +5,6 @@ use tare_model::worker::{Plane, WatchedProcess};
 
 use super::names::{CONTAINER, INSTANCE, OWN_CONTAINERS, REPLICAS, ROLE, SERVICE_LABEL};
 
-/// Reasons of containers that wait and will not start by themselves.
-///
-/// Source: kubelet, pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime/kuberuntime_container.go.
-const WILL_NOT_START: [&str; 9] = [
-    "CrashLoopBackOff",
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "PreCreateHookError",
-];
-
 /// A pod's object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pod<'a>(pub(crate) &'a Value);
@@ -34,7 +19,7 @@ impl<'a> Pod<'a> {
     }
 
     /// Returns the array at a JSON pointer; empty if it does not exist.
-    fn array(self, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    pub(super) fn array(self, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
         let array = self.0.pointer(pointer).and_then(Value::as_array);
         array.into_iter().flatten()
     }
@@ -163,41 +148,6 @@ impl<'a> Pod<'a> {
         names.filter(|n| !self.is_own(n)).collect()
     }
 
-    /// Returns the first of its own containers that will not start or keeps ending, with the reason; any container whose
-    /// image is missing; or of a failed pod the reason alone.
-    pub(crate) fn failure(self) -> Option<(Option<&'a str>, String)> {
-        if self.phase() == "Failed" {
-            return Some((None, self.not_ready_reason()));
-        }
-        let init = self.array("/status/initContainerStatuses");
-        let mut all = init.chain(self.array("/status/containerStatuses"));
-        all.find_map(|status| {
-            let waiting = &status["state"]["waiting"];
-            let reason = waiting["reason"]
-                .as_str()
-                .filter(|r| WILL_NOT_START.contains(r))?;
-            let name = status["name"].as_str().unwrap_or_default();
-            if !self.is_own(name) && !reason.contains("Image") {
-                return None;
-            }
-            let message = waiting["message"].as_str().unwrap_or_default();
-            let ended = Container { status }.ended();
-            let ended = ended.map_or_else(String::new, |(reason, code)| {
-                format!("; it ended: {reason}, exit code {code}")
-            });
-            Some((Some(name), format!("{name}: {reason} {message}{ended}")))
-        })
-    }
-
-    /// The first of its own containers that is not ready.
-    pub(crate) fn unready(self) -> Option<&'a str> {
-        let statuses = self.array("/status/containerStatuses");
-        let mut names = statuses
-            .filter(|s| s["ready"] != true)
-            .filter_map(|s| s["name"].as_str());
-        names.find(|name| self.is_own(name))
-    }
-
     /// Returns why the pod is not ready, as far as its status shows.
     pub(crate) fn not_ready_reason(self) -> String {
         let reason = |status: &'a Value, state: &str| {
@@ -294,7 +244,7 @@ impl<'a> Pod<'a> {
 /// A container's status.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Container<'a> {
-    status: &'a Value,
+    pub(super) status: &'a Value,
 }
 
 impl<'a> Container<'a> {
