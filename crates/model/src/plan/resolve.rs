@@ -70,6 +70,18 @@ fn read(
             )
             .expected("`environment: local` with them");
     }
+    if on_cluster
+        && workload
+            .as_ref()
+            .is_some_and(|w| w.graph.stores().next().is_some())
+    {
+        problems
+            .add(
+                environment_location,
+                "the workload has services with `store`",
+            )
+            .expected("`environment: local` with them");
+    }
     let kubernetes = kubernetes(problems, file.kubernetes, environment);
     let meshes_location = file.meshes.location().unwrap_or(root.location);
     let meshes = meshes(

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use super::super::command;
 use super::super::service_graph::{Service, ServiceEndpoint, ServiceGraph, ServiceProtocol};
 use super::super::step::Call;
+use super::super::store::Operation;
 use super::{
     BYTES_MAX, Checked, REPLICAS_MAX, at_least_1, at_most, bad, empty, find, found, known_path,
     share, unique,
@@ -25,6 +26,7 @@ pub(super) fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     at_most(&format!("{at}.replicas"), s.replicas, REPLICAS_MAX)?;
     command(graph, at, s)?;
     external(graph, at, s)?;
+    store(graph, at, s)?;
     match (s.app, s.endpoints.is_empty()) {
         (Some(_), false) => return Err(found(at, "both", "either `app` or `endpoints`")),
         (None, true) => return Err(found(at, "neither", "either `app` or `endpoints`")),
@@ -64,6 +66,47 @@ fn external(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     };
     let expected = "one replica with `protocol: tcp` that makes no calls and is in no mix";
     Err(found(format!("{at}.external"), wrong, expected))
+}
+
+/// Checks a real datastore. What only tare's own servers can do must not be set.
+fn store(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
+    let Some(store) = s.store else { return Ok(()) };
+    let mut requested = graph.mixes.iter().flat_map(|m| &m.endpoints);
+    let wrong = [
+        (
+            s.protocol != ServiceProtocol::Tcp,
+            "another protocol than tcp",
+        ),
+        (s.app.is_some(), "`app` as well"),
+        (s.command.is_some(), "`command` as well"),
+        (s.replicas > 1, "several replicas"),
+        (s.concurrency > 0, "`concurrency`"),
+        (requested.any(|e| e.service == s.name), "a service in a mix"),
+    ];
+    if let Some((_, wrong)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+        let expected = "one replica with `protocol: tcp` and `endpoints` that is in no mix";
+        return Err(found(format!("{at}.store"), wrong, expected));
+    }
+    for (i, e) in s.endpoints.iter().enumerate() {
+        let wrong = [
+            ("cpu_us", e.cpu_us > 0),
+            ("delay_us", e.delay_us > 0),
+            ("error_rate", e.error_rate > 0.0),
+            ("calls", !e.calls.is_empty()),
+        ];
+        if let Some((key, _)) = wrong.iter().find(|(_, is_set)| *is_set) {
+            let expected = format!(
+                "only `path`, `response_bytes` and `operation` with `store: {}`",
+                store.name()
+            );
+            return Err(found(
+                format!("{at}.endpoints[{i}].{key}"),
+                format!("`{key}`"),
+                expected,
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Checks a service that is a program of the user. What tare's own servers do must not be set.
@@ -160,6 +203,14 @@ fn endpoint(graph: &ServiceGraph, at: &str, s: &Service, e: &ServiceEndpoint) ->
     at_most(&format!("{at}.cpu_us"), e.cpu_us, US_MAX)?;
     at_most(&format!("{at}.delay_us"), e.delay_us, US_MAX)?;
     share(&format!("{at}.error_rate"), e.error_rate)?;
+    if e.operation != Operation::Read && s.protocol != ServiceProtocol::Tcp {
+        let expected = "`operation` only in a service with `protocol: tcp`";
+        return Err(found(
+            format!("{at}.operation"),
+            format!("protocol {}", s.protocol.name()),
+            expected,
+        ));
+    }
     for (i, step) in e.calls.iter().enumerate() {
         if step.parallel.is_empty() {
             return Err(empty(format!("{at}.calls[{i}].parallel"), "call"));
