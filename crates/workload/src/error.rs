@@ -23,7 +23,9 @@ pub enum WorkloadError {
         expected: String,
     },
     /// A service that tare's servers cannot serve.
-    #[error("{0:?} is a real datastore (`store`), expected a service without it: `tare run` starts datastores")]
+    #[error(
+        "{0:?} is a real datastore (`store`), expected a service without it: `tare run` starts datastores"
+    )]
     Store(String),
     /// A called service without an address.
     #[error("no upstream for {0:?}, expected its address under `upstreams`")]
