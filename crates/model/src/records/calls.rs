@@ -153,6 +153,16 @@ mod tests {
             ],
         };
         assert_eq!(good.check(&graph), Ok(()));
+        // A real datastore does not time its calls.
+        let mut real = graph.clone();
+        real.services[1].store = Some(crate::graph::Store::Valkey);
+        let error = good.check(&real).unwrap_err();
+        assert_eq!(error, "found the services s1, s2, expected s1");
+        let without = TrialCalls {
+            services: good.services[..1].to_vec(),
+            ..good.clone()
+        };
+        assert_eq!(without.check(&real), Ok(()));
         let bad = |change: fn(&mut TrialCalls)| {
             let mut calls = good.clone();
             change(&mut calls);
