@@ -101,11 +101,13 @@ fn a_run_that_is_interrupted_or_killed_leaves_no_datastore() {
             let mut command = command(dir.path());
             let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             let mut child = child.unwrap();
-            let records = dir.path().join("out/trials/000-b0-bare-40rps/load.ndjson");
-            wait("no load", || records.exists());
+            let generates = |line: &String| line.contains("tare load ");
+            wait("no load", || left_behind(dir.path()).iter().any(generates));
+            assert!(!working_below(&dir.path().join("tmp")).is_empty());
             let kill = ["-s", signal, &child.id().to_string()].map(str::to_owned);
             assert!(Command::new("kill").args(kill).status().unwrap().success());
             child.wait().unwrap();
+            assert!(!dir.path().join("out/summary.json").exists() || signal == "INT");
             // Shutting down takes PostgreSQL a moment after tare was killed.
             wait("a process is left", || {
                 left_behind(dir.path()).is_empty()
