@@ -47,6 +47,7 @@ fn graph() -> ServiceGraph {
             protocol: ServiceProtocol::Http,
             app: None,
             command: None,
+            store: None,
             external: false,
             uses: vec![],
             replicas: 1,

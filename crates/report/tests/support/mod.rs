@@ -65,6 +65,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         protocol,
         app: None,
         command: None,
+        store: None,
         external: false,
         uses: Vec::new(),
         replicas: 1,
