@@ -29,7 +29,7 @@ test: ## Run all tests; those on Kubernetes need root and Go (CLUSTER=no omits t
 	$(MAKE) test-quick
 	$(MAKE) cluster-test-if-possible
 
-test-quick: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there ## Run all tests but those on Kubernetes
+test-quick: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there datastores-if-there ## Run all tests but those on Kubernetes
 
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba)?sh$$' scripts testbed .ci)
 lint: ## Check the format, and run the linters for Rust and for shell scripts
@@ -74,6 +74,17 @@ web-browser-test: web/node_modules/typescript/package.json ## Test the pages in 
 web-browser-test-if-there:
 	@if test -n "$(BROWSER)"; then $(MAKE) web-browser-test; \
 	else echo "make test: found no Chromium, so the page was NOT tested in a browser (make web-browser-test)" >&2; fi
+
+VALKEY := $(shell command -v valkey-server || command -v redis-server)
+POSTGRESQL := $(or $(shell command -v postgres),$(wildcard /usr/lib/postgresql/*/bin/postgres))
+
+.PHONY: datastores datastores-if-there
+datastores: ## Install the datastores of the tests, Redis and PostgreSQL, without starting their services (needs root and Debian)
+	scripts/datastores
+
+datastores-if-there:
+	@test -n "$(VALKEY)" || echo "make test: found no Valkey or Redis, so they were NOT tested as datastores (make datastores)" >&2
+	@test -n "$(POSTGRESQL)" || echo "make test: found no PostgreSQL, so it was NOT tested as a datastore (make datastores)" >&2
 
 .PHONY: grafana-test
 grafana-test: ## Run every query of docs/grafana on a real Prometheus (PROMETHEUS names its binary)

@@ -17,6 +17,7 @@ use crate::proc::container::{Container, Groups};
 use crate::proc::counters::HardwareCounters;
 use crate::proc::read::{self, Process, Throttling};
 use crate::proc::stacks::StackSampler;
+use crate::proc::tree::Tree;
 
 /// Maximum share of one core, on average, for reading proportional set sizes (PSS).
 const PSS_SHARE_MAX: f64 = 0.005;
@@ -105,9 +106,10 @@ struct Sampler {
     terminated: bool,
 }
 
-/// A sampled process, or a container by its control group.
+/// A sampled process, alone or with its children, or a container by its control group.
 enum Sampled {
     Process(Process),
+    Tree(Tree),
     Container(Container),
 }
 
@@ -116,6 +118,7 @@ impl Sampled {
     fn new(watched: &WatchedProcess, groups: Option<&Groups>) -> Option<Self> {
         match &watched.container {
             Some(id) => Some(Self::Container(groups?.container(id)?)),
+            None if watched.with_children => Some(Self::Tree(Tree::new(watched.pid))),
             None => Some(Self::Process(Process::new(watched.pid))),
         }
     }
@@ -123,6 +126,7 @@ impl Sampled {
     fn sample(&mut self, place: usize, last: bool, t_ns: i64) -> Option<ProcessSample> {
         let (usage, working_set_bytes) = match self {
             Self::Process(process) => (process.usage()?, None),
+            Self::Tree(tree) => (tree.usage()?, None),
             Self::Container(container) => container.usage(place, last)?,
         };
         Some(ProcessSample {
@@ -140,6 +144,7 @@ impl Sampled {
     fn pss_bytes(&self) -> Option<u64> {
         match self {
             Self::Process(process) if process.is_same() => process.pss_bytes(),
+            Self::Tree(tree) if tree.is_same() => tree.pss_bytes(),
             _ => None,
         }
     }
@@ -199,8 +204,8 @@ impl Sampler {
             groups,
             throttling: Throttling::own(),
             counters: HardwareCounters::open(spec.processes.iter().map(|w| match w.container {
-                Some(_) => None,
-                None => Some(w.pid),
+                None if !w.with_children => Some(w.pid),
+                _ => None,
             })),
             round: PssRound {
                 values: vec![None; spec.processes.len()],
@@ -407,6 +412,7 @@ mod tests {
             plane: Plane::Application,
             pid,
             container: None,
+            with_children: false,
         };
         let spec = AgentSpec {
             schema_version: SCHEMA_VERSION,

@@ -49,6 +49,7 @@ fn graph() -> ServiceGraph {
             port: None,
             app: None,
             command: None,
+            store: None,
             external: false,
             uses: vec![],
             replicas: 1,

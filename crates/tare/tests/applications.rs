@@ -10,6 +10,9 @@ use tare_model::trial::TrialResult;
 #[path = "support/judged.rs"]
 mod judged;
 
+#[path = "applications/datastores.rs"]
+mod datastores;
+
 use judged::{exit_code, judged, read};
 
 /// Environment variable that all processes of a test inherit, so that those left behind are found.
@@ -319,7 +322,7 @@ fn has(command: &[&str], what: &str) -> bool {
     let run = Command::new(command[0]).args(&command[1..]).output();
     let has = run.is_ok_and(|output| output.status.success());
     if !has {
-        let words = format!("applications: skipped the example that needs {what}\n");
+        let words = format!("applications: skipped what needs {what}\n");
         std::io::stderr().write_all(words.as_bytes()).unwrap();
     }
     has

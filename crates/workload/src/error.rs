@@ -22,6 +22,11 @@ pub enum WorkloadError {
         /// The services of the graph.
         expected: String,
     },
+    /// A service that tare's servers cannot serve.
+    #[error(
+        "{0:?} is a real datastore (`store`), expected a service without it: `tare run` starts datastores"
+    )]
+    Store(String),
     /// A called service without an address.
     #[error("no upstream for {0:?}, expected its address under `upstreams`")]
     NoUpstream(String),

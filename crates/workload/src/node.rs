@@ -60,6 +60,9 @@ impl Node {
             found: spec.service.clone(),
             expected: names(spec.graph.services.iter().map(|s| s.name.as_str())),
         })?;
+        if service.store.is_some() {
+            return Err(WorkloadError::Store(service.name.clone()));
+        }
         let window = Window::new();
         let (upstreams, replicas) = upstreams(spec, &window, events)?;
         let application = match service.app {

@@ -15,6 +15,7 @@ fn spec(planes: &[Plane]) -> AgentSpec {
                 plane,
                 pid: i as u32 + 1,
                 container: None,
+                with_children: false,
             })
             .collect(),
         window_start_unix_ns: 0,

@@ -28,6 +28,7 @@ mod generate;
 mod requests;
 mod service_graph;
 mod step;
+mod store;
 mod validate;
 
 pub use application::{Application, Chart};
@@ -39,5 +40,6 @@ pub use service_graph::{
     App, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,
 };
 pub use step::{Call, Step};
+pub use store::{Operation, STORE_DATABASE, STORE_ECHO, STORE_TABLE, STORE_USER, Store};
 pub(crate) use validate::REPLICAS_MAX;
 pub use validate::{BYTES_MAX, GraphError};

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::application::Application;
 use super::command::Command;
 use super::step::{Step, is_one, is_zero, one};
+use super::store::{Operation, Store};
 
 /// A service graph: services with their responses and calls, and the endpoints that the
 /// load may use.
@@ -45,6 +46,10 @@ pub struct Service {
     /// the calls that the program makes for them. Local environment and HTTP only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
+    /// A real datastore, which tare starts instead of its own server. Each of its endpoints is one operation. Only
+    /// for services with the protocol `tcp`; local environment only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Store>,
     /// Services that a built-in application calls; not for synthetic services, whose endpoints have `calls`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
@@ -140,6 +145,10 @@ pub struct ServiceEndpoint {
     /// Response body in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub response_bytes: u32,
+    /// What it does if the service is a real datastore: `read` (default) or `write`. Only for services with the
+    /// protocol `tcp`; tare's own servers do nothing else for it.
+    #[serde(default, skip_serializing_if = "Operation::is_read")]
+    pub operation: Operation,
     /// CPU time used per request, in microseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_us: u32,

@@ -5,21 +5,17 @@ use std::fmt::Display;
 
 use thiserror::Error;
 
-use crate::limits::CONNECTIONS_MAX;
+use super::application::Application;
+use super::service_graph::{Mix, Service, ServiceGraph, ServiceProtocol};
 
-use super::application::{self, Application};
-use super::command;
-use super::service_graph::{Mix, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol};
-use super::step::Call;
+mod service;
+
+use service::service;
 
 /// Largest request or response body, in bytes.
 pub const BYTES_MAX: u32 = 16 << 20;
-/// Largest CPU time or delay, in microseconds.
-const US_MAX: u32 = 60_000_000;
 /// Most replicas of a service.
 pub(crate) const REPLICAS_MAX: u32 = 16;
-/// Most repetitions of one call.
-const TIMES_MAX: u32 = 10_000;
 
 /// What is wrong with a graph, and where.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -139,182 +135,6 @@ fn find<'a>(graph: &'a ServiceGraph, at: &str, name: &str) -> Result<&'a Service
     })
 }
 
-fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
-    if s.concurrency > CONNECTIONS_MAX || (s.concurrency > 0 && s.app.is_some()) {
-        let expected = format!("0 to {CONNECTIONS_MAX}, and 0 in a service with `app`");
-        return Err(found(format!("{at}.concurrency"), s.concurrency, expected));
-    }
-    if let Some((key, found_value, expected)) = application::service_problem(graph, s) {
-        return Err(found(format!("{at}.{key}"), found_value, expected));
-    }
-    at_least_1(&format!("{at}.replicas"), s.replicas)?;
-    at_most(&format!("{at}.replicas"), s.replicas, REPLICAS_MAX)?;
-    command(graph, at, s)?;
-    external(graph, at, s)?;
-    match (s.app, s.endpoints.is_empty()) {
-        (Some(_), false) => return Err(found(at, "both", "either `app` or `endpoints`")),
-        (None, true) => return Err(found(at, "neither", "either `app` or `endpoints`")),
-        (Some(_), true) => app(graph, at, s)?,
-        (None, false) if !s.uses.is_empty() => {
-            let expected = "only `calls` of its endpoints";
-            return Err(found(
-                format!("{at}.uses"),
-                "`uses` in a service without `app`",
-                expected,
-            ));
-        }
-        (None, false) => {}
-    }
-    let paths = s.endpoints.iter().map(|e| e.path.as_str());
-    unique(&format!("{at}.endpoints"), "path", "path", paths)?;
-    for (i, e) in s.endpoints.iter().enumerate() {
-        endpoint(graph, &format!("{at}.endpoints[{i}]"), s, e)?;
-    }
-    Ok(())
-}
-
-fn external(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
-    let mut requested = graph.mixes.iter().flat_map(|m| &m.endpoints);
-    let wrong = if !s.external {
-        return Ok(());
-    } else if s.protocol != ServiceProtocol::Tcp {
-        "another protocol than tcp"
-    } else if !graph.callees(&s.name).is_empty() {
-        "a service that makes calls"
-    } else if s.replicas > 1 {
-        "several replicas"
-    } else if requested.any(|e| e.service == s.name) {
-        "a service in a mix"
-    } else {
-        return Ok(());
-    };
-    let expected = "one replica with `protocol: tcp` that makes no calls and is in no mix";
-    Err(found(format!("{at}.external"), wrong, expected))
-}
-
-/// Checks a service that is a program of the user. What tare's own servers do must not be set.
-fn command(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
-    let Some(command) = &s.command else {
-        return Ok(());
-    };
-    let only = |key: &str, is_good: bool, found_value: &dyn Display, expected: &str| match is_good {
-        true => Ok(()),
-        false => Err(found(format!("{at}.{key}"), found_value, expected)),
-    };
-    let (protocol, ready) = (s.protocol.name(), &command.ready);
-    let is_http = s.protocol == ServiceProtocol::Http;
-    only(
-        "protocol",
-        is_http,
-        &protocol,
-        "http in a service with `command`",
-    )?;
-    only("app", s.app.is_none(), &"both", "either `app` or `command`")?;
-    only("replicas", s.replicas == 1, &s.replicas, "1 with `command`")?;
-    let is_zero = s.concurrency == 0;
-    only("concurrency", is_zero, &s.concurrency, "0 with `command`")?;
-    let has_program = command.run.first().is_some_and(|p| !p.is_empty());
-    only("command.run", has_program, &"none", "a program")?;
-    let is_path = ready.starts_with('/');
-    only(
-        "command.ready",
-        is_path,
-        &ready,
-        "a path that begins with `/`",
-    )?;
-    let within = command.ready_within_s;
-    let is_good = (1..=600).contains(&within);
-    only("command.ready_within_s", is_good, &within, "1 to 600")?;
-    let is_server = |other: &&Service| other.command.is_none();
-    let mut servers = graph.services.iter().filter(is_server);
-    if let Some(caller) =
-        servers.find(|other| graph.callees(&other.name).contains(&s.name.as_str()))
-    {
-        let found_value = format!("a call by {:?}, which is a server of tare", caller.name);
-        let expected = "only calls by the load and by services with `command`";
-        return Err(found(format!("{at}.command"), found_value, expected));
-    }
-    let callees = graph.callees(&s.name);
-    for text in command.texts() {
-        if let Err(place) = command::fill(text, |name, of| command::known(name, of, &callees)) {
-            let expected = "{port}, {host}, {address}, {instance}, or {url:NAME}, {address:NAME}, {host:NAME} or \
-                            {port:NAME} of a service that its endpoints call";
-            return Err(found(format!("{at}.command"), place, expected));
-        }
-    }
-    for (i, e) in s.endpoints.iter().enumerate() {
-        let expected = "only `path` and `calls`: the program determines the rest";
-        only(
-            &format!("endpoints[{i}]"),
-            e.is_plain(),
-            &"sizes, times or errors",
-            expected,
-        )?;
-    }
-    Ok(())
-}
-
-fn app(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
-    let Some(app) = s.app else { return Ok(()) };
-    if s.protocol != app.protocol() {
-        let expected = format!("{} for app `{}`", app.protocol().name(), app.name());
-        let protocol = format!("protocol {}", s.protocol.name());
-        return Err(found(format!("{at}.protocol"), protocol, expected));
-    }
-    let mut used = Vec::new();
-    for (i, name) in s.uses.iter().enumerate() {
-        used.push(find(graph, &format!("{at}.uses[{i}]"), name)?.app);
-    }
-    match app.needs().iter().find(|n| !used.contains(&Some(**n))) {
-        None => Ok(()),
-        Some(needs) => Err(bad(
-            format!("{at}.uses"),
-            format!(
-                "app `{}` calls `{}`, expected a service of that app among its `uses`",
-                app.name(),
-                needs.name()
-            ),
-        )),
-    }
-}
-
-fn endpoint(graph: &ServiceGraph, at: &str, s: &Service, e: &ServiceEndpoint) -> Checked {
-    path(&format!("{at}.path"), s.protocol, &e.path)?;
-    at_most(&format!("{at}.response_bytes"), e.response_bytes, BYTES_MAX)?;
-    at_most(&format!("{at}.cpu_us"), e.cpu_us, US_MAX)?;
-    at_most(&format!("{at}.delay_us"), e.delay_us, US_MAX)?;
-    share(&format!("{at}.error_rate"), e.error_rate)?;
-    for (i, step) in e.calls.iter().enumerate() {
-        if step.parallel.is_empty() {
-            return Err(empty(format!("{at}.calls[{i}].parallel"), "call"));
-        }
-        for (j, c) in step.parallel.iter().enumerate() {
-            let at = match step.parallel.len() {
-                1 => format!("{at}.calls[{i}]"),
-                _ => format!("{at}.calls[{i}].parallel[{j}]"),
-            };
-            call(graph, &at, c)?;
-        }
-    }
-    Ok(())
-}
-
-fn call(graph: &ServiceGraph, at: &str, c: &Call) -> Checked {
-    let callee = find(graph, &format!("{at}.service"), &c.service)?;
-    if callee.app.is_some() && callee.protocol == ServiceProtocol::Grpc {
-        let problem = format!(
-            "{:?} is a built-in gRPC application, expected a service with endpoints or an HTTP one",
-            c.service
-        );
-        return Err(bad(format!("{at}.service"), problem));
-    }
-    known_path(&format!("{at}.path"), callee, &c.path)?;
-    at_most(&format!("{at}.request_bytes"), c.request_bytes, BYTES_MAX)?;
-    at_least_1(&format!("{at}.times"), c.times)?;
-    at_most(&format!("{at}.times"), c.times, TIMES_MAX)?;
-    share(&format!("{at}.share"), c.share)
-}
-
 fn mix(graph: &ServiceGraph, at: &str, m: &Mix) -> Checked {
     name(&format!("{at}.name"), &m.name)?;
     if m.endpoints.is_empty() {
@@ -371,28 +191,6 @@ fn known_path(at: &str, callee: &Service, written: &str) -> Checked {
         return Err(found(at, format!("{written:?}"), expected));
     }
     Ok(())
-}
-
-fn path(at: &str, protocol: ServiceProtocol, text: &str) -> Checked {
-    let (good, expected) = match protocol {
-        ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => (
-            text.starts_with('/')
-                && !text.starts_with("/tare/")
-                && !text
-                    .bytes()
-                    .any(|b| !b.is_ascii_graphic() || b == b'?' || b == b'#'),
-            "a path of printable ASCII that begins with `/`, without a query and not under /tare/",
-        ),
-        ServiceProtocol::Grpc => (
-            text.starts_with(|c: char| c.is_ascii_alphabetic())
-                && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
-            "a gRPC method name of letters, digits and underscores",
-        ),
-    };
-    if good {
-        return Ok(());
-    }
-    Err(found(at, format!("{text:?}"), expected))
 }
 
 fn at_least_1(at: &str, value: u32) -> Checked {

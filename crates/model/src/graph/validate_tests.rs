@@ -1,5 +1,5 @@
 use super::*;
-use crate::graph::builtin;
+use crate::graph::{Store, builtin};
 use serde_json::{Value, json};
 
 /// front (http) -> back (grpc) -> store (http)
@@ -308,4 +308,45 @@ fn a_service_outside_the_mesh_is_a_datastore() {
     let endpoints = json!([{"name": "rows", "service": "store", "path": "/rows"}]);
     let error = changed(outside, "/mixes/0/endpoints", endpoints);
     assert!(error.contains("found a service in a mix"), "{error}");
+}
+
+#[test]
+fn a_real_datastore_has_only_what_it_can_do() {
+    let mut real = good();
+    let store = &mut real["services"][2];
+    store["protocol"] = json!("tcp");
+    store["store"] = json!("valkey");
+    store["endpoints"][0]["operation"] = json!("write");
+    let graph: ServiceGraph = serde_json::from_value(real.clone()).unwrap();
+    assert_eq!(graph.validate(), Ok(()));
+    let names: Vec<_> = graph.stores().map(|(s, of)| (s, &*of.name)).collect();
+    assert_eq!(names, [(Store::Valkey, "store")]);
+    for (pointer, value, expected) in [
+        ("protocol", json!("http"), "store: found another protocol"),
+        ("replicas", json!(2), "store: found several replicas"),
+        ("concurrency", json!(1), "store: found `concurrency`"),
+        ("endpoints/0/cpu_us", json!(1), "endpoints[0].cpu_us: found"),
+        ("endpoints/0/delay_us", json!(1), "endpoints[0].delay_us: "),
+        (
+            "endpoints/0/error_rate",
+            json!(0.1),
+            "endpoints[0].error_rate: found",
+        ),
+    ] {
+        let error = changed(real.clone(), &format!("/services/2/{pointer}"), value);
+        let expected = format!("services[2].{expected}");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    let calls = json!([{"service": "front", "path": "/"}]);
+    let error = changed(real.clone(), "/services/2/endpoints/0/calls", calls);
+    assert!(
+        error.starts_with("services[2].endpoints[0].calls: found `calls`, expected only"),
+        "{error}"
+    );
+    let endpoints = json!([{"name": "rows", "service": "store", "path": "/rows"}]);
+    let error = changed(real, "/mixes/0/endpoints", endpoints);
+    assert!(error.contains("found a service in a mix"), "{error}");
+    let error = with("/services/2/endpoints/0/operation", json!("write"));
+    let expected = "services[2].endpoints[0].operation: found protocol http";
+    assert!(error.starts_with(expected), "{error}");
 }

@@ -17,7 +17,7 @@ use super::overload::OverloadFile;
 use super::prices::PricesFile;
 use super::repeats::RepeatsFile;
 use super::vary::VaryFile;
-use crate::graph::{Generate, ServiceGraph};
+use crate::graph::{Generate, ServiceGraph, Store};
 use crate::limits::{
     CONNECTIONS_MAX, INSTANCES_MAX, RERUNS_MAX, STREAMS_MAX, THREADS_MAX, TRIAL_TIMEOUT_NS_MAX,
     TRIAL_WINDOW_NS_MAX,
@@ -89,6 +89,9 @@ pub(super) struct WorkloadFile {
     /// A built-in graph (emojivoto, bookinfo, chain-N, fanout-N, echo ...), a file, the settings of a generated
     /// graph, or the graph itself. Default: emojivoto.
     pub(super) graph: Field<GraphEntry>,
+    /// Real datastores instead of tare's servers for the services of the graph that are outside the mesh
+    /// (`external: true`): `valkey` or `postgresql`. Default: as the graph has them. Environment `local` only.
+    pub(super) store: Field<Store>,
     /// Number of instances, 1 to 1000. Default: 1.
     pub(super) instances: Field<Count<1, INSTANCES_MAX>>,
     /// Name of the mix of endpoints that the load uses. Default: default.

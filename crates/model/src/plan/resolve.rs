@@ -82,6 +82,18 @@ fn read(
             .expected("`environment: kubernetes` with it")
             .help("on this machine, a service can be a program of yours: `command`");
     }
+    if on_cluster
+        && workload
+            .as_ref()
+            .is_some_and(|w| w.graph.stores().next().is_some())
+    {
+        problems
+            .add(
+                environment_location,
+                "the workload has services with `store`",
+            )
+            .expected("`environment: local` with them");
+    }
     let kubernetes = kubernetes(problems, file.kubernetes, environment);
     let meshes_location = file.meshes.location().unwrap_or(root.location);
     let meshes = meshes(

@@ -306,7 +306,8 @@ impl Workload {
         let services = self.graph.services.iter();
         let called = services.flat_map(|s| self.graph.callees(&s.name));
         let in_mix = self.services_in_mix();
-        let called = called.filter(|s| !in_mix.contains(s));
+        let is_store = |s: &str| self.graph.service(s).is_some_and(|s| s.store.is_some());
+        let called = called.filter(|s| !in_mix.contains(s) && !is_store(s));
         called.map(str::to_owned).collect()
     }
 

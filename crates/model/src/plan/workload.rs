@@ -16,7 +16,7 @@ pub(super) fn resolve(
     let Short(file, _) = written.or_else(Short::default)?;
     let graph_location = file.graph.location().unwrap_or(location);
     let default = || GraphEntry::Name("emojivoto".to_owned());
-    let graph = match file.graph.or_else(default)? {
+    let mut graph = match file.graph.or_else(default)? {
         GraphEntry::Name(name) => by_name(problems, &name, graph_location),
         GraphEntry::Generate(settings) => match settings.generate.graph() {
             Ok(graph) => Some(graph),
@@ -40,6 +40,25 @@ pub(super) fn resolve(
             }
         },
     }?;
+    let store_location = file.store.location().unwrap_or(location);
+    if let Some(store) = file.store.optional()? {
+        if !graph.use_store(store) {
+            problems
+                .add(
+                    store_location,
+                    format!(
+                        "the graph `{}` has no datastore outside the mesh",
+                        graph.name
+                    ),
+                )
+                .expected("a graph with `external: true` in a service, such as acme-air");
+            return None;
+        }
+        if let Err(error) = graph.validate() {
+            problems.add_message(store_location, &error.to_string());
+            return None;
+        }
+    }
     let mix_location = file.mix.location().unwrap_or(location);
     let mix = file.mix.or_else(|| "default".to_owned())?;
     if graph.mix(&mix).is_none() {

@@ -89,6 +89,9 @@ pub struct WatchedProcess {
     /// Node and id of the container, as `NODE/ID`; absent for a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
+    /// Whether its child processes are part of it, also those that it starts later. Not for a container.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_children: bool,
 }
 
 impl WatchedProcess {
@@ -100,6 +103,7 @@ impl WatchedProcess {
             plane,
             pid,
             container: None,
+            with_children: false,
         }
     }
 }

@@ -66,6 +66,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         port: None,
         app: None,
         command: None,
+        store: None,
         external: false,
         uses: Vec::new(),
         replicas: 1,

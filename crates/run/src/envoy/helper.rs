@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::local::die::exec_command;
+use crate::local::die::{Conduct, exec_command};
 
 /// Runs a program for at most `within`. Returns its standard output, or an error message.
 ///
@@ -47,7 +47,7 @@ async fn output(
 ) -> Result<std::process::Output, String> {
     let failed = |e: std::io::Error| format!("failed to run {}: {e}", program.display());
     let command = match tare {
-        Some(tare) => exec_command(tare, program),
+        Some(tare) => exec_command(tare, program, Conduct::default()),
         None => Command::new(program),
     };
     let child = tokio::process::Command::from(command)

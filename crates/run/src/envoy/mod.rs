@@ -5,7 +5,7 @@ pub(crate) mod config;
 pub(crate) mod feature;
 mod helper;
 pub mod install;
-mod search;
+pub(crate) mod search;
 pub(crate) mod tcp;
 pub(crate) mod tls;
 mod wheel;

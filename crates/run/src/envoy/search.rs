@@ -48,7 +48,7 @@ pub(super) fn on_path(settings: &Settings, name: &str) -> Option<PathBuf> {
     candidates.into_iter().find(|p| is_program(p))
 }
 
-pub(super) fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

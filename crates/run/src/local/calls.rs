@@ -1,5 +1,6 @@
 //! The latencies of calls that the services measure themselves. The services learn the measured window
-//! before it starts and are asked for their calls after the load, so nothing disturbs the window.
+//! before it starts and are asked for their calls after the load, so nothing disturbs the window. Real datastores
+//! do not time their calls.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,10 @@ use super::probe;
 use super::topology::{Pod, PodService, Topology};
 use crate::environment::EnvironmentError;
 
+fn timing(topology: &Topology) -> impl Iterator<Item = (&Pod, &PodService)> {
+    topology.services().filter(|(_, s)| s.store.is_none())
+}
+
 /// Announces the window to every service.
 pub(super) async fn announce(
     topology: &Topology,
@@ -19,15 +24,13 @@ pub(super) async fn announce(
     window_ns: u64,
 ) -> Result<(), EnvironmentError> {
     let path = format!("{WINDOW_PATH}?start_unix_ns={start_unix_ns}&window_ns={window_ns}");
-    let asks = topology
-        .services()
-        .map(async |(pod, service)| get(pod, service, &path).await);
+    let asks = timing(topology).map(async |(pod, service)| get(pod, service, &path).await);
     try_join_all(asks).await.map(drop)
 }
 
 /// Returns the calls of every service, merged over the instances, in the order of the graph.
 pub(super) async fn collect(topology: &Topology) -> Result<Vec<ServiceCalls>, EnvironmentError> {
-    let asks = topology.services().map(async |(pod, service)| {
+    let asks = timing(topology).map(async |(pod, service)| {
         let body = get(pod, service, CALLS_PATH).await?;
         serde_json::from_slice(&body).map_err(|e| missing(pod, &e.to_string()))
     });

@@ -1,6 +1,7 @@
 //! Proofs by the counters of the sidecars: of the calls to TCP services, and of the load.
 
 use futures_util::future::join_all;
+use tare_model::graph::STORE_ECHO;
 use tare_model::trial::Proof;
 
 use super::LocalDeployment;
@@ -63,7 +64,11 @@ fn judge_tcp(topology: &Topology, sides: Sides, edges: &[Edge], grown: &[Carried
         let service = topology.pods[edge.to].service.as_ref();
         service.map(|s| s.authority()).unwrap_or_default()
     };
-    let bytes = |edge: &Edge| instances::request_bytes("GET", ECHO_PATH, &authority(edge));
+    let store = |edge: &Edge| topology.pods[edge.to].service.as_ref()?.store;
+    let bytes = |edge: &Edge| match store(edge) {
+        Some(store) => store.read_bytes(STORE_ECHO),
+        None => instances::request_bytes("GET", ECHO_PATH, &authority(edge)),
+    };
     let checks = edges.iter().map(|edge| {
         let (from, to) = (&topology.pods[edge.from], &topology.pods[edge.to]);
         let check = || {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
-use super::die::{PARENT_VARIABLE, exec_command};
+use super::die::{Conduct, PARENT_VARIABLE, exec_command};
 
 /// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
@@ -20,6 +20,7 @@ const TAIL_BYTES: u64 = 4096;
 const TAIL_LINES: usize = 5;
 
 /// A process to start.
+#[derive(Debug, Clone)]
 pub(crate) struct Launch<'a> {
     /// The program `tare`.
     pub(crate) tare: &'a Path,
@@ -43,12 +44,32 @@ impl Launch<'_> {
 
     /// Starts another program, which becomes the child process itself.
     pub(crate) fn foreign(self, program: &Path, arguments: &[String]) -> io::Result<Process> {
-        let mut command = Command::from(exec_command(self.tare, program));
+        let conduct = Conduct::default();
+        let mut command = Command::from(exec_command(self.tare, program, conduct));
         command
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(open_log(&self.log)?);
         self.spawn(command)
+    }
+
+    /// Starts another program in a directory, which runs and ends as `conduct` has it; standard input is a pipe.
+    pub(crate) fn conducted(
+        self,
+        program: &Path,
+        arguments: &[String],
+        dir: &Path,
+        conduct: Conduct,
+    ) -> io::Result<Process> {
+        let mut command = Command::from(exec_command(self.tare, program, conduct));
+        command
+            .args(arguments)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(open_log(&self.log)?);
+        let mut process = self.spawn(command)?;
+        process.end = conduct.end();
+        Ok(process)
     }
 
     /// Starts a program of the user: its name or path with its arguments, and its environment variables.
@@ -58,7 +79,11 @@ impl Launch<'_> {
         env: &BTreeMap<String, String>,
     ) -> io::Result<Process> {
         let (program, arguments) = run.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = Command::from(exec_command(self.tare, Path::new(program)));
+        let mut command = Command::from(exec_command(
+            self.tare,
+            Path::new(program),
+            Conduct::default(),
+        ));
         // Its calls must not go to a proxy of the user's network.
         for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(name);
@@ -88,6 +113,7 @@ impl Launch<'_> {
             log: self.log,
             child,
             ended: None,
+            end: Signal::TERM,
         })
     }
 }
@@ -104,6 +130,8 @@ pub(crate) struct Process {
     log: PathBuf,
     pub(crate) child: tokio::process::Child,
     ended: Option<ExitStatus>,
+    /// The signal that ends it.
+    end: Signal,
 }
 
 impl Process {
@@ -130,7 +158,7 @@ impl Process {
         format!("; last lines of its log: {}", lines[from..].join(" | "))
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM, or the signal that ends this program.
     pub(crate) fn terminate(&self) {
         // Until the process is waited for, no other process can have its id.
         if self.ended.is_some() {
@@ -138,12 +166,12 @@ impl Process {
         }
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process(pid, self.end);
         }
     }
 }
 
-/// Ends all processes: sends SIGTERM, waits for at most [`GRACE`], and kills the rest. Returns the
+/// Ends all processes: sends SIGTERM (or what ends the program), waits for at most [`GRACE`], and kills the rest. Returns the
 /// names of those that could not be killed.
 pub(crate) async fn end_all(mut processes: Vec<Process>) -> Vec<String> {
     let (begun, count) = (Instant::now(), processes.len());

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use super::child::{self, Launch, Process};
 use super::command::{self, Program, Programs};
+use super::datastore::{self, Server};
 use super::feature::{self, FeatureChecks};
 use super::probe::ProbeError;
 use super::program;
@@ -71,6 +72,7 @@ pub(super) async fn deploy(
         watched: Vec::new(),
         processes: Vec::new(),
         programs: Programs::default(),
+        stores: datastore::Running::default(),
         own: workload.graph.has_commands().then(|| workload.clone()),
         workers: JoinSet::new(),
         admins: Vec::new(),
@@ -118,7 +120,7 @@ async fn start(
         start_parts(tare, deployment, sidecars, None).await?;
     }
     // All at the same time, because a service is ready only when those that it calls are.
-    let applications = applications(deployment, plan, trial, dir)?;
+    let applications = applications(local, deployment, plan, trial, dir).await?;
     let marks = applications.iter().filter_map(Part::mark);
     deployment.programs.marks = marks.collect();
     start_parts(tare, deployment, applications, None).await
@@ -153,6 +155,7 @@ enum Role {
         records: PathBuf,
     },
     Program(Program),
+    Datastore(Server),
 }
 
 /// Starts parts, at most `at_once` of them at the same time, and waits until they are ready. After
@@ -176,10 +179,17 @@ async fn start_parts(
             ready
         })
         .await;
-    for (part, process) in parts.into_iter().zip(processes) {
+    for (mut part, process) in parts.into_iter().zip(processes) {
+        if let Role::Datastore(server) = &mut part.role {
+            let data = server.take_data().map(|data| (part.name.clone(), data));
+            deployment.stores.0.extend(data);
+        }
         let Some(process) = process else { continue };
         let watched = WatchedProcess::process(&part.name, part.plane, process.pid);
-        deployment.watched.push(watched);
+        deployment.watched.push(WatchedProcess {
+            with_children: part.has_children(),
+            ..watched
+        });
         deployment.watched.extend(part.children(process.pid));
         deployment.processes.push(process);
     }
@@ -203,6 +213,7 @@ impl Part {
             Role::FeatureService(at) => launch.worker(&["workload", "answer", &at.to_string()]),
             Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
             Role::Program(program) => launch.program(&program.run, &program.env),
+            Role::Datastore(server) => server.launch(launch),
         };
         process.map_err(|e| EnvironmentError::start(&self.name, e))
     }
@@ -223,8 +234,14 @@ impl Part {
             }
             Role::Application { spec, records } => application_ready(process, spec, records).await,
             Role::Program(program) => program.ready(process).await,
+            Role::Datastore(server) => ready_when(process, || server.ready()).await,
         };
         ready.map_err(|found| EnvironmentError::start(&self.name, found))
+    }
+
+    /// Whether its child processes are sampled with it.
+    fn has_children(&self) -> bool {
+        matches!(&self.role, Role::Datastore(server) if server.has_children())
     }
 
     /// The name and the mark of a program of the user.
@@ -436,7 +453,8 @@ fn late(process: &Process, seen: &str) -> String {
     format!("not ready within {within_s} s{seen}{}", process.log_tail())
 }
 
-fn applications(
+async fn applications(
+    local: &Local,
     deployment: &LocalDeployment,
     plan: &Plan,
     trial: &TrialSpec,
@@ -454,12 +472,20 @@ fn applications(
         let program = Program::of(&deployment.topology, pod, graph, sides, scratch);
         let program = program.map_err(|found| EnvironmentError::start(&pod.name, found))?;
         let log = logs.join(format!("{}.log", pod.file_name()));
-        if let Some(program) = program {
+        let other = match (program, graph.service(&service.service)) {
+            (Some(program), _) => Some(Role::Program(program)),
+            (None, Some(of)) => {
+                let server = Server::of(local, pod, of, &log, scratch).await?;
+                server.map(Role::Datastore)
+            }
+            (None, None) => None,
+        };
+        if let Some(role) = other {
             parts.push(Part {
                 name: pod.name.clone(),
                 plane: Plane::Application,
                 log,
-                role: Role::Program(program),
+                role,
             });
             continue;
         }

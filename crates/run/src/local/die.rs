@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// Name of the hidden command.
@@ -25,13 +26,41 @@ pub(super) const PARENT_VARIABLE: &str = "TARE_DIE_WITH_PARENT";
 
 const ANY_PARENT: u32 = 1;
 
+/// How another program runs and ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Conduct {
+    /// Run as this user and group instead of those of tare, which must be root.
+    pub user: Option<(u32, u32)>,
+    /// End it with SIGINT instead of SIGTERM, also when tare is killed, instead of SIGKILL.
+    pub interrupt: bool,
+}
+
+impl Conduct {
+    /// The options of the hidden command for it.
+    fn options(self) -> Vec<String> {
+        let user = self.user.map(|(uid, gid)| format!("--user={uid}:{gid}"));
+        let interrupt = self.interrupt.then(|| "--interrupt".to_owned());
+        user.into_iter().chain(interrupt).collect()
+    }
+
+    /// The signal that ends it.
+    pub(crate) fn end(self) -> Signal {
+        match self.interrupt {
+            true => Signal::INT,
+            false => Signal::TERM,
+        }
+    }
+}
+
 /// Returns a command that starts another program so that it ends with this process. The caller adds
 /// the arguments of the program.
-pub(crate) fn exec_command(tare: &Path, program: &Path) -> Command {
+pub(crate) fn exec_command(tare: &Path, program: &Path, conduct: Conduct) -> Command {
     let mut command = Command::new(tare);
     command
+        .arg(EXEC_COMMAND)
+        .args(conduct.options())
         // Everything after this belongs to the program, even `--version`.
-        .args([EXEC_COMMAND, "--"])
+        .arg("--")
         .arg(std::process::id().to_string())
         .arg(program)
         // An inherited variable would name another parent, and `__exec` would fail.
@@ -55,19 +84,36 @@ pub fn die_with_parent() -> io::Result<()> {
         return Ok(());
     };
     match found.to_str().and_then(|text| text.parse().ok()) {
-        Some(parent) => die_with(parent),
+        Some(parent) => die_with(parent, Signal::KILL),
         None => Err(io::Error::other(format!(
             "{PARENT_VARIABLE} is {found:?}, expected a process id"
         ))),
     }
 }
 
-/// Becomes `program`, which will die with `parent`. Returns only on failure.
+/// Becomes `program`, which will end with `parent`. Returns only on failure.
 ///
 /// # Errors
-/// When the parent has ended, or the program cannot be started.
-pub fn exec(parent: u32, program: &OsStr, arguments: &[OsString]) -> io::Result<Infallible> {
-    die_with(parent)?;
+/// When the parent has ended, the user cannot be changed, or the program cannot be started.
+pub fn exec(
+    parent: u32,
+    conduct: Conduct,
+    program: &OsStr,
+    arguments: &[OsString],
+) -> io::Result<Infallible> {
+    // First, because the kernel forgets the request for the signal when the user changes.
+    if let Some((uid, gid)) = conduct.user {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        setgroups(&[gid])
+            .and_then(|()| setgid(gid))
+            .and_then(|()| setuid(uid))
+            .map_err(|e| io::Error::other(format!("failed to run as user {uid}: {e}")))?;
+    }
+    let signal = match conduct.interrupt {
+        true => Signal::INT,
+        false => Signal::KILL,
+    };
+    die_with(parent, signal)?;
     let error = Command::new(program).args(arguments).exec();
     let program = program.to_string_lossy();
     Err(io::Error::other(format!(
@@ -75,8 +121,8 @@ pub fn exec(parent: u32, program: &OsStr, arguments: &[OsString]) -> io::Result<
     )))
 }
 
-fn die_with(parent: u32) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))
+fn die_with(parent: u32, signal: Signal) -> io::Result<()> {
+    set_parent_process_death_signal(Some(signal))
         .map_err(|e| io::Error::other(format!("failed to request the parent-death signal: {e}")))?;
     if parent == ANY_PARENT {
         return Ok(());
@@ -98,11 +144,17 @@ mod tests {
 
     #[test]
     fn a_foreign_program_does_not_inherit_another_parent() {
-        let command = exec_command(Path::new("tare"), Path::new("envoy"));
+        let (tare, envoy) = (Path::new("tare"), Path::new("envoy"));
+        let command = exec_command(tare, envoy, Conduct::default());
         let removed = (std::ffi::OsStr::new(PARENT_VARIABLE), None);
         assert!(command.get_envs().any(|pair| pair == removed));
         let me = std::process::id().to_string();
         let arguments: Vec<_> = command.get_args().collect();
         assert_eq!(arguments, ["__exec", "--", me.as_str(), "envoy"]);
+        let conduct = Conduct {
+            user: Some((101, 104)),
+            interrupt: true,
+        };
+        assert_eq!(conduct.options(), ["--user=101:104", "--interrupt"]);
     }
 }

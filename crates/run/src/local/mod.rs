@@ -8,6 +8,7 @@ mod calls;
 mod carried;
 mod child;
 mod command;
+mod datastore;
 mod deploy;
 pub(crate) mod die;
 mod echo;
@@ -47,10 +48,11 @@ use crate::fingerprint;
 use crate::now::{event, not_removed};
 use crate::sidecar;
 
-pub use die::{die_with_parent, exec, is_worker};
+pub use die::{Conduct, die_with_parent, exec, is_worker};
 
 use child::Process;
 use command::Programs;
+use datastore::Datastores;
 use feature::FeatureChecks;
 use identity::{Authority, Leaf};
 use scratch::{Network, Scratch};
@@ -82,6 +84,7 @@ pub struct Local {
     authority: Authority,
     /// The Envoys of the plan's meshes, by what the meshes name.
     envoys: BTreeMap<Option<EnvoyProgram>, Envoy>,
+    datastores: Datastores,
     trials: u32,
 }
 
@@ -104,6 +107,8 @@ impl LocalSettings {
 
 /// Prefix of the names of directories for keys and sockets.
 const SCRATCH_PREFIX: &str = "tare-run";
+/// The same of directories for the data of datastores.
+const STORES_PREFIX: &str = "tare-stores";
 
 impl Local {
     /// Returns an environment with the given settings.
@@ -112,6 +117,7 @@ impl Local {
     /// When no loopback network is free, or a temporary directory or a key cannot be created.
     pub fn new(settings: LocalSettings) -> Result<Self, EnvironmentError> {
         scratch::sweep(&settings.temporary, SCRATCH_PREFIX);
+        scratch::sweep(&settings.temporary, STORES_PREFIX);
         Ok(Self {
             networks: vec![Arc::new(take_network()?)],
             scratch: Scratch::new(&settings.temporary, SCRATCH_PREFIX).map_err(
@@ -119,6 +125,7 @@ impl Local {
             )?,
             authority: Authority::new()?,
             envoys: BTreeMap::new(),
+            datastores: Datastores::default(),
             trials: 0,
             settings,
         })
@@ -184,6 +191,8 @@ pub struct LocalDeployment {
     processes: Vec<Process>,
     /// The programs of the user. Dropped after `processes`, when they were killed.
     programs: Programs,
+    /// The data of real datastores. Dropped after `processes` as well.
+    stores: datastore::Running,
     /// The workload, if it has such programs.
     own: Option<Workload>,
     workers: JoinSet<()>,
@@ -292,6 +301,9 @@ impl Environment for Local {
                 self.envoys.insert(wanted, envoy);
             }
         }
+        fingerprint
+            .programs
+            .extend(datastore::prepare(self, plan).await?);
         let tare = install::digest(&self.settings.tare)
             .map_err(EnvironmentError::io("read the program tare"))?;
         let version = env!("CARGO_PKG_VERSION");
@@ -382,6 +394,7 @@ impl Environment for Local {
         let found = "failed to end it: it is still running";
         events.extend(left.map(|name| not_removed(name, found)));
         events.extend(deployment.programs.end());
+        events.extend(deployment.stores.end());
         events
     }
 

@@ -14,9 +14,10 @@ use hyper::http::request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tare_model::graph::ServiceProtocol;
 use tare_model::innermost;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -122,14 +123,49 @@ pub(crate) async fn get_with(
         let Some(config) = tls else {
             return exchange(tcp, protocol, authority, path, headers, bytes_max).await;
         };
-        let name = ServerName::IpAddress((*address.ip()).into());
-        let stream = TlsConnector::from(config)
-            .connect(name, tcp)
-            .await
-            .map_err(|e| ProbeError::Refused(e.to_string()))?;
+        let stream = secured(config, address, tcp).await?;
         exchange(stream, protocol, authority, path, headers, bytes_max).await
     })
     .await
+}
+
+/// Sends bytes to an address, with or without TLS, and returns the first byte of the answer.
+///
+/// # Errors
+/// When the connection fails, or no answer arrives in time.
+pub(crate) async fn first_byte(
+    address: SocketAddrV4,
+    tls: Option<Tls>,
+    message: &[u8],
+) -> Result<u8, ProbeError> {
+    within(Limits::PROOF.within, async {
+        let tcp = TcpStream::connect(address).await?;
+        match tls {
+            None => exchange_bytes(tcp, message).await,
+            Some(config) => exchange_bytes(secured(config, address, tcp).await?, message).await,
+        }
+    })
+    .await
+}
+
+async fn exchange_bytes<S>(mut stream: S, message: &[u8]) -> Result<u8, ProbeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let refused = |e: std::io::Error| ProbeError::Refused(e.to_string());
+    stream.write_all(message).await.map_err(refused)?;
+    stream.flush().await.map_err(refused)?;
+    stream.read_u8().await.map_err(refused)
+}
+
+async fn secured(
+    config: Tls,
+    address: SocketAddrV4,
+    tcp: TcpStream,
+) -> Result<TlsStream<TcpStream>, ProbeError> {
+    let name = ServerName::IpAddress((*address.ip()).into());
+    let connected = TlsConnector::from(config).connect(name, tcp).await;
+    connected.map_err(|e| ProbeError::Refused(e.to_string()))
 }
 
 /// Headers of a request, by name.

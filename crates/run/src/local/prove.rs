@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use super::LocalDeployment;
 use super::carried;
 use super::command;
+use super::datastore;
 use super::echo::{self, ECHO_PATH, Edge, Received};
 use super::identity::{self, Authority, Leaf, spiffe_id};
 use super::probe::{self, ProbeError, Response, Tls};
@@ -311,13 +312,16 @@ async fn server_certificates(deployment: &LocalDeployment) -> Result<Vec<Proof>,
 
 type Attempt<'a> = (&'a str, Result<Response, ProbeError>);
 
-/// Sends one request to the inbound port of each of these pods.
+/// Sends one request to the inbound port of each of these pods, to a real datastore in its own protocol.
 async fn attempts<'a>(
     clients: impl IntoIterator<Item = (&'a Pod, &'a PodService, Option<Tls>)>,
 ) -> Vec<Attempt<'a>> {
     let asks = clients.into_iter().map(async |(pod, service, tls)| {
         let (protocol, authority) = (service.protocol, service.authority());
-        let response = probe::get_at(pod.inbound(), protocol, tls, &authority, ECHO_PATH).await;
+        let response = match service.store {
+            Some(store) => datastore::answers(pod.inbound(), store, tls).await,
+            None => probe::get_at(pod.inbound(), protocol, tls, &authority, ECHO_PATH).await,
+        };
         (pod.name.as_str(), response)
     });
     join_all(asks).await

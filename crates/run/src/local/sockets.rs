@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -24,6 +25,14 @@ pub(super) fn with_variable(name: &str, prefix: &str) -> Vec<(u32, String)> {
         Some((pid, value.to_owned()))
     };
     pids.filter_map(value).collect()
+}
+
+/// The processes that work in a directory.
+pub(super) fn working_in(dir: &Path) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is_there = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|d| d == dir);
+    pids.filter(is_there).collect()
 }
 
 /// The command line of a process, for messages.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
-use tare_model::graph::{Service, ServiceGraph, ServiceProtocol};
+use tare_model::graph::{Service, ServiceGraph, ServiceProtocol, Store};
 use tare_model::mesh::{DataPlaneKind, External, Mesh, Placement};
 use tare_model::plan::Workload;
 use tare_model::worker::Upstream;
@@ -62,6 +62,8 @@ pub(super) struct PodService {
     pub replica: Option<u32>,
     /// Protocol of the service.
     pub protocol: ServiceProtocol,
+    /// The real datastore that it is, if it is one.
+    pub store: Option<Store>,
     /// Whether it is a program of the user.
     pub is_own: bool,
     /// Whether it is outside the mesh: it has no sidecar, and calls of it have no TLS.
@@ -242,6 +244,7 @@ impl Topology {
                     service: service.name.clone(),
                     replica: (service.replicas > 1).then_some(replica),
                     protocol: service.protocol,
+                    store: service.store,
                     is_own: service.command.is_some(),
                     is_outside: service.external,
                     is_direct: false,

@@ -9,3 +9,4 @@ pub(crate) mod read;
 mod run_queue;
 pub(crate) mod stacks;
 mod symbols;
+pub(crate) mod tree;

@@ -10,6 +10,20 @@ pub fn stat_cpu_ticks(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
+/// CPU time of the children that the process has waited for, from `/proc/PID/stat`, in clock ticks.
+#[must_use]
+pub fn stat_children_cpu_ticks(text: &str) -> Option<u64> {
+    let user: u64 = stat_field(text, 13)?.parse().ok()?;
+    let system: u64 = stat_field(text, 14)?.parse().ok()?;
+    Some(user + system)
+}
+
+/// The parent from `/proc/PID/stat`.
+#[must_use]
+pub fn stat_parent(text: &str) -> Option<u32> {
+    stat_field(text, 1)?.parse().ok()
+}
+
 /// Field of `/proc/PID/stat`, counted from 0 after the command in parentheses, which may contain
 /// spaces and parentheses.
 fn stat_field(text: &str, index: usize) -> Option<&str> {

@@ -154,7 +154,7 @@ impl Throttling {
     }
 }
 
-fn tick_ns() -> u64 {
+pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 

@@ -3,9 +3,18 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
+use tare_run::local::Conduct;
+
 /// Become another program, and end when the given parent ends.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Run as this user and group, by number, such as 101:104.
+    #[arg(long)]
+    user: Option<String>,
+    /// End with SIGINT when the parent ends, instead of SIGKILL.
+    #[arg(long)]
+    interrupt: bool,
     /// Process id of the parent.
     parent: u32,
     /// The program to become.
@@ -16,6 +25,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let never = tare_run::local::exec(args.parent, &args.program, &args.arguments)?;
+    let conduct = Conduct {
+        user: args.user.as_deref().map(user).transpose()?,
+        interrupt: args.interrupt,
+    };
+    let never = tare_run::local::exec(args.parent, conduct, &args.program, &args.arguments)?;
     match never {}
+}
+
+/// The numbers of a user and a group.
+fn user(text: &str) -> anyhow::Result<(u32, u32)> {
+    let numbers = text.split_once(':');
+    let numbers = numbers.and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+    numbers.with_context(|| format!("found user {text:?}, expected two numbers such as 101:104"))
 }

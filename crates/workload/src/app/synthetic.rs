@@ -149,7 +149,7 @@ impl PreparedCall {
         let upstream = upstreams.get(&call.service);
         let upstream = upstream.ok_or_else(|| WorkloadError::NoUpstream(call.service.clone()))?;
         let path = match upstream {
-            Upstream::Http(_) => call.path.parse(),
+            Upstream::Http(_) | Upstream::Store(_) => call.path.parse(),
             Upstream::Grpc(_) => synthetic_path(&call.path),
         };
         Ok(Self {
@@ -180,6 +180,7 @@ impl PreparedCall {
                 Upstream::Grpc(grpc) => {
                     grpc.unary::<_, Payload>(path, Payload { body }).await?;
                 }
+                Upstream::Store(store) => store.call(path.path(), &body).await?,
             }
         }
         Ok(())

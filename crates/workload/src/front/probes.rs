@@ -22,7 +22,8 @@ use crate::protocol::{Failure, Upstream};
 pub(super) const READY: &str = "/tare/ready";
 /// Returns the request as received, as JSON. `?via=emoji` forwards the request to that
 /// upstream, `?via=reviews,ratings` to an upstream of that upstream, and `?via=emoji.1` to one replica,
-/// if the specification has the addresses of the replicas. A TCP service then closes the connection, so that
+/// if the specification has the addresses of the replicas. A real datastore returns the value that tare stored
+/// in it for this. A TCP service then closes the connection, so that
 /// the next echo takes another, for which a proxy on the way may choose another replica.
 pub(super) const HTTP_ECHO: &str = "/tare/echo";
 /// The standard health service, which corresponds to [`READY`].
@@ -99,6 +100,7 @@ pub(crate) async fn probe(upstream: &Upstream) -> Result<(), String> {
             let answer = grpc.unary::<_, HealthReply>(HEALTH_CHECK, request).await;
             answer.map(|reply| reply.status == 1)
         }
+        Upstream::Store(store) => store.echo().await.map(|_| true),
     };
     match ready {
         Ok(true) => Ok(()),
@@ -202,5 +204,6 @@ async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes
             let echo = grpc.unary::<_, Payload>(GRPC_ECHO, Payload { body }).await;
             echo.map(|payload| payload.body)
         }
+        Upstream::Store(store) => store.echo().await,
     }
 }

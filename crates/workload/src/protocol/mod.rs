@@ -4,6 +4,7 @@
 mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;
+mod store;
 mod upstream;
 
 pub(crate) use failure::Failure;

@@ -1,4 +1,4 @@
-//! Calls to other services: one connection per service with HTTP/2 and gRPC, a pool with HTTP/1.1. Both
+//! Calls to other services (to real datastores: [`super::store`]): one connection per service with HTTP/2 and gRPC, a pool with HTTP/1.1. Both
 //! reconnect automatically. With several replicas each new connection goes to the next one, as the
 //! connections of a Kubernetes service are spread.
 
@@ -27,9 +27,10 @@ use tonic::Status;
 use tonic_prost::ProstCodec;
 
 use super::failure::Failure;
+use super::store::StoreUpstream;
 
 /// Longest wait for a connection to open.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Largest message in either direction: the largest body and its framing.
 pub(crate) const MESSAGE_MAX: usize = BYTES_MAX as usize + 4096;
 /// HTTP/2 flow-control window: large enough that usual messages do not wait for it.
@@ -40,6 +41,7 @@ pub(crate) const WINDOW_BYTES: u32 = 1 << 20;
 pub(crate) enum Upstream {
     Http(Arc<HttpUpstream>),
     Grpc(Arc<GrpcUpstream>),
+    Store(Arc<StoreUpstream>),
 }
 
 /// A called service. `B` is the type of the request bodies.
@@ -82,6 +84,11 @@ impl Upstream {
             lost: AtomicBool::new(false),
             events,
         };
+        if let Some(store) = service.store {
+            let address = to.connect.clone();
+            let upstream = StoreUpstream::new(link, store, service, address);
+            return Ok(Self::Store(Arc::new(upstream)));
+        }
         let connector = Connector {
             turn: Arc::new(AtomicUsize::new(seed as usize % addresses.len())),
             addresses: addresses.into(),
@@ -118,6 +125,7 @@ impl Upstream {
         match self {
             Self::Http(http) => &http.link.latencies,
             Self::Grpc(grpc) => &grpc.link.latencies,
+            Self::Store(store) => &store.link.latencies,
         }
     }
 }
@@ -221,12 +229,12 @@ impl GrpcUpstream {
 
 /// What is known of a called service: its latencies, and whether it is reachable. An event is sent when
 /// that changes.
-struct Link {
-    service: String,
+pub(super) struct Link {
+    pub(super) service: String,
     /// Whether its vote methods count as one, as in its own counters.
     votes: bool,
-    window: Arc<Window>,
-    latencies: Latencies,
+    pub(super) window: Arc<Window>,
+    pub(super) latencies: Latencies,
     addresses: String,
     lost: AtomicBool,
     events: Events,
@@ -234,14 +242,14 @@ struct Link {
 
 impl Link {
     /// Counts a successful call that ends now.
-    fn timed(&self, endpoint: &str, started: Option<Instant>) {
+    pub(super) fn timed(&self, endpoint: &str, started: Option<Instant>) {
         let Some(started) = started else { return };
         let vote = self.votes && endpoint.starts_with(Voting::VOTE);
         let endpoint = if vote { Voting::VOTE } else { endpoint };
         self.latencies.record(endpoint, started);
     }
 
-    fn mark_reachable(&self) {
+    pub(super) fn mark_reachable(&self) {
         if self.lost.load(Ordering::Relaxed) {
             self.lost.store(false, Ordering::Relaxed);
             self.events
@@ -249,7 +257,7 @@ impl Link {
         }
     }
 
-    fn unreachable(&self, why: String) -> Failure {
+    pub(super) fn unreachable(&self, why: String) -> Failure {
         let failure = Failure::Unreachable {
             service: self.service.clone(),
             why,

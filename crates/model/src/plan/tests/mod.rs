@@ -300,6 +300,19 @@ fn a_graph_may_be_inline_or_in_a_file() {
 }
 
 #[test]
+fn a_plan_makes_the_datastores_of_a_graph_real() {
+    let plan = good("workload: {graph: acme-air, store: postgresql}", &[]);
+    let graph = &plan.workload.graph;
+    let stores: Vec<_> = graph.stores().map(|(_, s)| &*s.name).collect();
+    let all = ["booking-db", "customer-db", "flight-db", "session-db"];
+    assert_eq!(stores, all);
+    assert!(!plan.workload.replicable().contains("booking-db"));
+    let writes = graph.stores().flat_map(|(_, s)| &s.endpoints);
+    let writes = writes.filter(|e| e.operation == crate::graph::Operation::Write);
+    assert_eq!(writes.count(), 4);
+}
+
+#[test]
 fn a_mesh_of_the_user_is_read_from_a_file() {
     let mesh =
         "name: mine\ndata_plane: envoy-sidecar\nvariants:\n  big: {settings: {concurrency: 4}}\n";

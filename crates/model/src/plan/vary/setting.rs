@@ -202,6 +202,9 @@ pub(super) fn missing(kind: FactorKind, workload: &Workload, load: &Load) -> Opt
             "`{name}` has services that are programs of your own"
         ));
     }
+    if graph.stores().next().is_some() && kind == FactorKind::Protocol {
+        return Some(format!("`{name}` has services that are real datastores"));
+    }
     let (possible, why) = match kind {
         FactorKind::Depth => (
             template("chain"),

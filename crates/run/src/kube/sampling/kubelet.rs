@@ -281,6 +281,7 @@ mod tests {
             plane: Plane::DataPlane,
             pid: 0,
             container: Some(format!("{node}/id-{node}")),
+            with_children: false,
         };
         let nodes = ["n1", "n2"];
         let spec = AgentSpec {

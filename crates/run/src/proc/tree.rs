@@ -1,0 +1,136 @@
+//! A process with its children, as one: a server that starts a process for each connection.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::parse;
+use super::read::{Process, Usage, tick_ns};
+use super::run_queue::RunQueue;
+
+/// A watched process and its children, also those that it starts later; not the children of those.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pid: u32,
+    main: Process,
+    children: BTreeMap<u32, Process>,
+    run_queue: RunQueue,
+    /// The last reading.
+    cpu_ns: u64,
+}
+
+impl Tree {
+    /// Starts to watch a process.
+    pub(crate) fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            main: Process::new(pid),
+            children: BTreeMap::new(),
+            run_queue: RunQueue::default(),
+            cpu_ns: 0,
+        }
+    }
+
+    /// The sums of CPU, run-queue delay and memory; `None` when the process has ended.
+    ///
+    /// CPU contains that of children which have ended, from the process that waited for them, in ticks of
+    /// 10 ms. Resident memory counts what the processes share several times.
+    pub(crate) fn usage(&mut self) -> Option<Usage> {
+        let mut sum = self.main.usage()?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        sum.cpu_ns += parse::stat_children_cpu_ticks(&stat)? * tick_ns();
+        let now = children(self.pid);
+        self.children.retain(|pid, _| now.contains(pid));
+        for &pid in &now {
+            let child = self.children.entry(pid);
+            let child = child.or_insert_with(|| Process::new(pid));
+            if let Some(usage) = child.usage() {
+                sum.cpu_ns += usage.cpu_ns;
+                sum.rss_bytes += usage.rss_bytes;
+            }
+        }
+        let pids = now.iter().chain([&self.pid]).map(ToString::to_string);
+        let pids: Vec<String> = pids.collect();
+        sum.run_queue_delay_ns = self.run_queue.read(pids.iter().map(String::as_str));
+        // A child that has ended and was not waited for is in neither sum.
+        self.cpu_ns = self.cpu_ns.max(sum.cpu_ns);
+        sum.cpu_ns = self.cpu_ns;
+        Some(sum)
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn is_same(&self) -> bool {
+        self.main.is_same()
+    }
+
+    /// The sum of the proportional set sizes in bytes; `None` without permission. It counts shared memory once.
+    pub(crate) fn pss_bytes(&self) -> Option<u64> {
+        let children = self.children.values().filter_map(Process::pss_bytes);
+        Some(self.main.pss_bytes()? + children.sum::<u64>())
+    }
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+        let pids = text.split_ascii_whitespace();
+        return pids.filter_map(|pid| pid.parse().ok()).collect();
+    }
+    // A kernel without CONFIG_PROC_CHILDREN.
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |of: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{of}/stat")).unwrap_or_default();
+        parse::stat_parent(&stat) == Some(pid)
+    };
+    pids.filter(is_child).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    /// A shell whose child burns CPU and ends, and whose next child runs until its input is closed.
+    #[test]
+    fn children_are_part_of_it_while_they_run_and_after_they_have_ended() {
+        let script = "read x; sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; echo done; read x; \
+                      cat & wait";
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut tree = Tree::new(shell.id());
+        let mut alone = Process::new(shell.id());
+        let before = tree.usage().unwrap();
+        let mut stdin = shell.stdin.take().unwrap();
+        stdin.write_all(b"\n").unwrap();
+        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "done");
+        let own = alone.usage().unwrap().cpu_ns;
+        let after = tree.usage().unwrap();
+        // A loop of 100,000 rounds takes longer than two ticks.
+        assert!(after.cpu_ns >= own + 20_000_000, "{own} of {after:?}");
+        assert!(after.cpu_ns > before.cpu_ns);
+        stdin.write_all(b"\n").unwrap();
+        while children(shell.id()).is_empty() {
+            std::thread::yield_now();
+        }
+        let with_child = tree.usage().unwrap();
+        assert!(with_child.rss_bytes > alone.usage().unwrap().rss_bytes);
+        assert!(tree.is_same());
+        assert!(
+            tree.pss_bytes()
+                .is_none_or(|b| b > alone.pss_bytes().unwrap_or(0))
+        );
+        for child in children(shell.id()) {
+            let kill = Command::new("kill").arg(child.to_string()).status();
+            assert!(kill.unwrap().success());
+        }
+        drop(stdin);
+        shell.wait().unwrap();
+        assert_eq!(tree.usage(), None);
+    }
+}
