@@ -9,6 +9,7 @@ mod carried;
 mod child;
 mod command;
 mod deploy;
+mod deployment;
 pub(crate) mod die;
 mod echo;
 mod feature;
@@ -29,32 +30,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_analysis::proxy_config;
 use tare_model::calls::ServiceCalls;
 use tare_model::layout::{Fingerprint, IdleCores};
-use tare_model::mesh::{EnvoyProgram, Mesh};
-use tare_model::plan::{Plan, Workload};
-use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
-use tare_model::worker::{Upstream, WatchedProcess};
-use tokio::task::JoinSet;
+use tare_model::mesh::EnvoyProgram;
+use tare_model::plan::Plan;
+use tare_model::trial::{Event, Proof, TrialSpec};
 
 use crate::environment::{
-    Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
+    Deployed as _, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
-use crate::envoy::admin::{self, Carried};
 use crate::envoy::install::{self, Envoy};
 use crate::fingerprint;
-use crate::now::{event, not_removed};
-use crate::sidecar;
+use crate::now::not_removed;
 
+pub use deployment::LocalDeployment;
 pub use die::{die_with_parent, exec, is_worker};
 
-use child::Process;
-use command::Programs;
-use feature::FeatureChecks;
-use identity::{Authority, Leaf};
+use identity::Authority;
 use scratch::{Network, Scratch};
-use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
+use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT};
 
 /// How long ports may be in use, because children of a killed run may hold them for a moment.
 const PORTS_FREE_WITHIN: Duration = Duration::from_secs(1);
@@ -168,79 +162,6 @@ fn take_network() -> Result<Network, EnvironmentError> {
     Network::take().map_err(EnvironmentError::io(
         "reserve a loopback network between 127.64 and 127.127",
     ))
-}
-
-/// A running trial. Dropping it kills its processes and removes its keys.
-#[derive(Debug)]
-pub struct LocalDeployment {
-    topology: Topology,
-    /// Held until the deployment has ended.
-    _network: Arc<Network>,
-    mesh: Mesh,
-    targets: BTreeMap<(String, String), Upstream>,
-    /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.
-    tcp_request_bytes: Option<u64>,
-    watched: Vec<WatchedProcess>,
-    processes: Vec<Process>,
-    /// The programs of the user. Dropped after `processes`, when they were killed.
-    programs: Programs,
-    /// The workload, if it has such programs.
-    own: Option<Workload>,
-    workers: JoinSet<()>,
-    /// The sidecars: index of the pod, and admin socket.
-    admins: Vec<(usize, PathBuf)>,
-    /// Certificates of the pods, when TLS is on.
-    leaves: Vec<Leaf>,
-    /// The counters of the sidecars before the load, in the order of `admins`.
-    before: Vec<Carried>,
-    /// The features that are proven to be on or off.
-    features: FeatureChecks,
-    /// Folder of configurations, saved with the trial.
-    config: PathBuf,
-    /// Events of the trial that are not yet reported.
-    remarks: Vec<Event>,
-    _scratch: Scratch,
-}
-
-impl LocalDeployment {
-    /// Saves the effective configuration of the generator's sidecar, if it has one, as on a cluster. The
-    /// bootstrap configuration of every sidecar is saved in any case.
-    async fn save_sidecar_config(&mut self) {
-        let Some((0, socket)) = self.admins.first() else {
-            return;
-        };
-        for (name, path) in admin::DOCUMENTS {
-            let came = admin::document(socket, path).await;
-            let settings = came
-                .map_err(|e| e.to_string())
-                .and_then(|json| proxy_config::settings(name, &json).map_err(|e| e.to_string()));
-            if let Err(found) = settings.and_then(|s| sidecar::save(&self.config, &s)) {
-                self.remarks
-                    .push(event(EventKind::ProxyConfigMissing, name, found));
-            }
-        }
-    }
-}
-
-impl Deployed for LocalDeployment {
-    fn targets(&self) -> &BTreeMap<(String, String), Upstream> {
-        &self.targets
-    }
-
-    fn watched(&self) -> Vec<WatchedProcess> {
-        self.watched.clone()
-    }
-
-    fn exited(&mut self) -> Vec<Event> {
-        let ended = self.processes.iter_mut().filter_map(|process| {
-            let found = process.ended_now()?;
-            Some(event(EventKind::Exited, &process.name, found))
-        });
-        std::mem::take(&mut self.remarks)
-            .into_iter()
-            .chain(ended)
-            .collect()
-    }
 }
 
 impl Environment for Local {
@@ -409,92 +330,4 @@ fn raise_file_limit() {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::{Ipv4Addr, TcpListener};
-
-    use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
-    use tare_model::plan::{EnvironmentKind, Margins};
-
-    fn local(temporary: &Path) -> Local {
-        Local::new(LocalSettings {
-            tare: std::env::current_exe().unwrap(),
-            envoy: install::Settings::default(),
-            temporary: temporary.to_owned(),
-            idle: None,
-        })
-        .unwrap()
-    }
-
-    fn bare(instances: u32) -> Plan {
-        Plan {
-            schema_version: tare_model::SCHEMA_VERSION,
-            name: "test".to_owned(),
-            description: String::new(),
-            environment: EnvironmentKind::Local,
-            kubernetes: None,
-            workload: topology::tests::workload(instances),
-            baseline: String::new(),
-            meshes: Vec::new(),
-            loads: Vec::new(),
-            repeats: 1,
-            until: None,
-            at_once: false,
-            gate: None,
-            reruns: 0,
-            margins: Margins::default(),
-            seed: 1,
-            prices: None,
-            sweep: None,
-            block_groups: Vec::new(),
-        }
-    }
-
-    async fn prepared(local: &mut Local, plan: &Plan) -> Result<Fingerprint, EnvironmentError> {
-        local.prepare(plan, &mut |_| {}).await
-    }
-
-    #[tokio::test]
-    async fn a_plan_that_cannot_be_deployed_is_rejected_before_the_first_trial() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = prepared(&mut local(dir.path()), &bare(40_000)).await;
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("more pods than"), "{error}");
-
-        let deep = dir.path().join("d".repeat(100));
-        std::fs::create_dir(&deep).unwrap();
-        let mut local = local(&deep);
-        prepared(&mut local, &bare(1)).await.unwrap();
-        let mut plan = bare(1);
-        plan.meshes.push(Mesh {
-            name: "envoy".to_owned(),
-            title: String::new(),
-            data_plane: DataPlaneKind::EnvoySidecar,
-            settings: MeshSettings::default(),
-            exec: None,
-            kubernetes: None,
-            feature: None,
-        });
-        let error = prepared(&mut local, &plan).await.unwrap_err();
-        assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
-        assert!(error.to_string().contains("set TMPDIR"), "{error}");
-    }
-
-    /// The port is taken on the address of this network only: on all addresses it would disturb
-    /// tests that run at the same time.
-    #[tokio::test]
-    async fn a_port_that_is_taken_is_found_before_the_first_trial() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut local = local(dir.path());
-        prepared(&mut local, &bare(1)).await.unwrap();
-        let pod = Ipv4Addr::new(127, local.networks[0].second(), 0, 1);
-        let _held = TcpListener::bind((pod, APPLICATION_PORT)).unwrap();
-        let error = prepared(&mut local, &bare(1)).await.unwrap_err();
-        assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
-        assert!(
-            error.to_string().contains("port 15080 is not free"),
-            "{error}"
-        );
-        assert!(error.to_string().contains("ss -ltnp"), "{error}");
-    }
-}
+mod tests;

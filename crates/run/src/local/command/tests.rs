@@ -1,5 +1,8 @@
 //! Programs of the user, without processes.
 
+use tare_model::plan::Workload;
+
+use super::prove::{Counted, Expected};
 use super::*;
 
 fn graph() -> ServiceGraph {
