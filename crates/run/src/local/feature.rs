@@ -199,8 +199,11 @@ async fn answers(topology: &Topology, request: &RequestProof) -> Vec<Result<u16,
     let asks = topology.services().map(async |(pod, service)| {
         let (protocol, authority) = (service.protocol, service.authority());
         let RequestProof { headers, path, .. } = request;
-        let response =
-            probe::get_with(pod.inbound(), protocol, None, headers, &authority, path).await;
+        let message = probe::Message {
+            headers,
+            ..probe::Message::get(path)
+        };
+        let response = probe::send_at(pod.inbound(), protocol, None, &authority, message).await;
         response.map(|r| r.status)
     });
     join_all(asks).await

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::graph::{ServiceGraph, ServiceProtocol};
+use tare_model::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
 use tare_model::plan::Workload;
 use tare_model::trial::Proof;
+use tare_model::worker::Upstream;
 
 use super::super::LocalDeployment;
 use super::super::carried;
-use super::super::probe;
+use super::super::probe::{self, Message};
 use super::super::prove::{Check, all_pass};
 use super::super::topology::{Pod, PodService, Sides};
 use crate::envoy::config::{INBOUND, OUTBOUND};
+use crate::instances::request_body;
 
 /// Requests each endpoint of the mix once, and proves by the counters of the sidecars that each call that the graph
-/// states passed them. Endpoints that are not requested with GET, or with a body, and calls with a `share` are left out.
+/// states passed them. Endpoints over gRPC and calls with a `share` are left out.
 pub(in super::super) async fn prove(
     deployment: &LocalDeployment,
     workload: &Workload,
@@ -22,16 +24,20 @@ pub(in super::super) async fn prove(
     let sides = Sides::of(&deployment.mesh);
     let (mut answers, mut passed) = (Vec::new(), Vec::new());
     let mix = workload.graph.mix(&workload.mix);
+    let is_grpc = |service: &String| {
+        let service = workload.graph.service(service);
+        service.is_some_and(|s| s.protocol == ServiceProtocol::Grpc)
+    };
     let endpoints: Vec<_> = mix
         .into_iter()
         .flat_map(|m| &m.endpoints)
-        .filter(|e| e.method == "GET" && e.request_bytes == 0)
+        .filter(|e| !is_grpc(&e.service))
         .collect();
     for ((instance, service), target) in &deployment.targets {
         for endpoint in endpoints.iter().filter(|e| e.service == *service) {
-            let name = format!("{instance}/{service} GET {}", endpoint.path);
+            let name = format!("{instance}/{service} {} {}", endpoint.method, endpoint.path);
             let before = carried::read(deployment).await;
-            let answer = request(&workload.graph, service, &endpoint.path, target).await;
+            let answer = request(&workload.graph, endpoint, target).await;
             let is_good = answer.is_ok();
             answers.push((name.clone(), answer));
             if is_good && sides.0.is_some() {
@@ -60,17 +66,16 @@ pub(in super::super) async fn prove(
     proofs
 }
 
-async fn request(
-    graph: &ServiceGraph,
-    service: &str,
-    path: &str,
-    target: &tare_model::worker::Upstream,
-) -> Check {
+async fn request(graph: &ServiceGraph, endpoint: &MixEndpoint, target: &Upstream) -> Check {
     let address = target.connect.parse().map_err(|_| "invalid address")?;
-    let protocol = graph.service(service).map(|s| s.protocol);
+    let protocol = graph.service(&endpoint.service).map(|s| s.protocol);
     let protocol = protocol.unwrap_or(ServiceProtocol::Http);
-    let answer = probe::get_at(address, protocol, None, &target.authority, path).await;
-    match answer {
+    let message = Message {
+        method: &endpoint.method,
+        body: request_body(endpoint),
+        ..Message::get(&endpoint.path)
+    };
+    match probe::send_at(address, protocol, None, &target.authority, message).await {
         Ok(answer) if answer.status < 400 => Ok(None),
         Ok(answer) => Err(format!(
             "status {}: {}",
