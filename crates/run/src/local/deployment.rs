@@ -1,6 +1,7 @@
 //! A running trial.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use super::child::Process;
 use super::command::Programs;
 use super::feature::FeatureChecks;
 use super::identity::Leaf;
+use super::namespace::Namespace;
 use super::scratch::{Network, Scratch};
 use super::topology::Topology;
 use crate::environment::Deployed;
@@ -36,6 +38,8 @@ pub struct LocalDeployment {
     pub(super) processes: Vec<Process>,
     /// The programs of the user. Dropped after `processes`, when they were killed.
     pub(super) programs: Programs,
+    /// Network namespaces of pods, by address. Dropped after their processes.
+    pub(super) namespaces: BTreeMap<Ipv4Addr, Arc<Namespace>>,
     /// The workload, if it has such programs.
     pub(super) own: Option<Workload>,
     pub(super) workers: JoinSet<()>,

@@ -14,6 +14,7 @@ pub(crate) mod die;
 mod echo;
 mod feature;
 mod identity;
+mod namespace;
 pub mod probe;
 mod program;
 mod prove;
@@ -47,6 +48,7 @@ pub use deployment::LocalDeployment;
 pub use die::{die_with_parent, exec, is_worker};
 
 use identity::Authority;
+use namespace::Hub;
 use scratch::{Network, Scratch};
 use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT};
 
@@ -72,6 +74,8 @@ pub struct Local {
     settings: LocalSettings,
     /// One for each deployment that runs at the same time; the first is always there.
     networks: Vec<Arc<Network>>,
+    /// The network namespaces of the run, if a program has one of its own.
+    hub: Option<Arc<Hub>>,
     scratch: Scratch,
     authority: Authority,
     /// The Envoys of the plan's meshes, by what the meshes name.
@@ -112,6 +116,7 @@ impl Local {
                 EnvironmentError::io("create a directory for keys and sockets"),
             )?,
             authority: Authority::new()?,
+            hub: None,
             envoys: BTreeMap::new(),
             trials: 0,
             settings,
@@ -178,7 +183,10 @@ impl Environment for Local {
         fingerprint.idle.clone_from(&self.settings.idle);
         let tcp_ports = deploy::check(self, plan)?;
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
-        self.ports_are_free(sidecars, tcp_ports).await?;
+        let has_own_networks = plan.workloads().any(|w| w.graph.has_own_networks());
+        if !has_own_networks {
+            self.ports_are_free(sidecars, tcp_ports).await?;
+        }
         for mesh in &plan.meshes {
             let Some(exec) = &mesh.exec else { continue };
             let digest = install::digest(Path::new(exec.program())).map_err(|e| {
@@ -227,6 +235,12 @@ impl Environment for Local {
                     .to_owned(),
                 false => format!("idle cores {idle}"),
             });
+        }
+        // Last, because Envoy is installed from the network of the machine.
+        if has_own_networks && self.hub.is_none() {
+            self.hub = Some(Arc::new(Hub::enter()?));
+            // Reservations in the network of the machine have no effect here.
+            self.networks = vec![Arc::new(take_network()?)];
         }
         Ok(fingerprint)
     }

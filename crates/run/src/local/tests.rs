@@ -87,3 +87,20 @@ async fn a_port_that_is_taken_is_found_before_the_first_trial() {
     );
     assert!(error.to_string().contains("ss -ltnp"), "{error}");
 }
+
+#[tokio::test]
+async fn deployments_at_the_same_time_have_different_addresses_in_the_namespace_of_the_run() {
+    if !namespace::tests::permitted() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut local = local(dir.path());
+    let mut plan = bare(1);
+    let service = &mut plan.workload.graph.services[0];
+    service.command =
+        serde_json::from_value(serde_json::json!({"run": ["front"], "network": "own"})).unwrap();
+    prepared(&mut local, &plan).await.unwrap();
+    let (_, first) = local.free_network().unwrap();
+    let (_, second) = local.free_network().unwrap();
+    assert_ne!(first.second(), second.second());
+}

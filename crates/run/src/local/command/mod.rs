@@ -24,6 +24,8 @@ pub(super) use prove::prove;
 const POLL: Duration = Duration::from_millis(100);
 /// How long a program may listen only where it should not before it counts as misplaced.
 const MISPLACED_AFTER: Duration = Duration::from_secs(2);
+/// What permits a program to listen on all addresses.
+const PERMITTED: &str = "; `network: own` in its `command` permits it";
 /// Environment variable by which the processes of a program are found. They inherit it.
 const MARK: &str = "TARE_SERVICE";
 
@@ -39,9 +41,11 @@ pub(super) struct Program {
     ready_within: Duration,
     address: SocketAddrV4,
     authority: String,
-    /// Whether other services use the port of this one, on other addresses.
+    /// Whether it has a network of its own.
+    has_own_network: bool,
+    /// Whether other services use the port of this one, on other addresses of the same network.
     has_neighbours: bool,
-    /// Whether the same program runs several times.
+    /// Whether the same program runs several times in the same network.
     has_copies: bool,
 }
 
@@ -95,12 +99,14 @@ impl Program {
             ready_within: Duration::from_secs(u64::from(command.ready_within_s)),
             address: pod.application(),
             authority: service.authority(),
-            has_neighbours: topology.services().count() > 1,
-            has_copies: topology
-                .services()
-                .filter(|(_, s)| s.service == service.service)
-                .count()
-                > 1,
+            has_own_network: service.has_own_network,
+            has_neighbours: !service.has_own_network && topology.services().count() > 1,
+            has_copies: !service.has_own_network
+                && topology
+                    .services()
+                    .filter(|(_, s)| s.service == service.service)
+                    .count()
+                    > 1,
         }))
     }
 
@@ -120,7 +126,8 @@ impl Program {
                 .as_ref()
                 .is_ok_and(|a| (200..400).contains(&a.status));
             if let Some(how) = process.ended_now() {
-                return Err(how + &self.port_taken());
+                let taken = self.port_taken(&how);
+                return Err(how + &taken);
             }
             polls += 1;
             // This reads the sockets of all processes.
@@ -155,16 +162,25 @@ impl Program {
         }
     }
 
-    /// Which other program of the deployment has taken the port of this one, for a message.
-    fn port_taken(&self) -> String {
+    /// Which other program of the deployment has taken the port of this one, which ended like this; for a message.
+    fn port_taken(&self, how: &str) -> String {
+        if self.has_own_network {
+            return String::new();
+        }
+        let in_use = how.to_lowercase().contains("already in use");
         let deployment = Path::new(&self.mark).parent().unwrap_or(Path::new("/"));
         let programs = sockets::with_variable(MARK, &deployment.display().to_string());
-        let taken = programs.into_iter().find_map(|(pid, mark)| {
+        let mut programs = programs
+            .into_iter()
+            .filter(|(pid, mark)| *mark != self.mark && sockets::shares_network(*pid));
+        let taken = programs.find_map(|(pid, mark)| {
             let listening = sockets::listening(&[pid]);
             let mut all = listening.into_iter().filter(|a| a.ip().is_unspecified());
-            let address = all.find(|a| a.port() == self.address.port())?;
+            let address = all.find(|a| in_use || a.port() == self.address.port())?;
             let name = Path::new(&mark).file_name()?.to_string_lossy().into_owned();
-            Some(format!("; {name} listens on all addresses ({address})"))
+            Some(format!(
+                "; {name} listens on all addresses ({address}){PERMITTED}"
+            ))
         });
         taken.unwrap_or_default()
     }
@@ -175,13 +191,23 @@ impl Program {
     }
 
     fn misplaced_among(&self, listening: &[SocketAddr]) -> Option<String> {
-        let expected = format!("expected only {}, which is {{address}}", self.address);
+        let address = self.address;
+        let (expected, or_own) = match self.has_own_network {
+            true => (
+                format!("expected {address}, which is {{address}}, or all addresses"),
+                "",
+            ),
+            false => (
+                format!("expected only {address}, which is {{address}}"),
+                PERMITTED,
+            ),
+        };
         let takes_the_port =
             |a: &&SocketAddr| a.ip().is_unspecified() && a.port() == self.address.port();
         let of_all = listening.iter().find(takes_the_port);
         if let Some(found) = of_all.filter(|_| self.has_neighbours) {
             return Some(format!(
-                "it listens on all addresses ({found}), so that no other service can use this port; {expected}"
+                "it listens on all addresses ({found}), so that no other service can use this port; {expected}{or_own}"
             ));
         }
         let is_planned = |a: &&SocketAddr| **a == self.address.into() || takes_the_port(a);
@@ -191,9 +217,9 @@ impl Program {
         let found = fixed.next().filter(|_| self.has_copies || !is_there)?;
         Some(match is_there {
             true => format!(
-                "it listens on {found} as well, which another instance of it cannot; {expected}"
+                "it listens on {found} as well, which another instance of it cannot; {expected}{or_own}"
             ),
-            false => format!("it listens on {found}; {expected}"),
+            false => format!("it listens on {found}; {expected}{or_own}"),
         })
     }
 }

@@ -3,9 +3,10 @@
 mod part;
 mod parts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tare_model::layout;
 use tare_model::mesh::{DataPlaneKind, Mesh};
@@ -18,7 +19,7 @@ use super::command::Programs;
 use super::feature::FeatureChecks;
 use super::program;
 use super::scratch::{Network, SOCKET_PATH_BYTES_MAX};
-use super::topology::{Sides, Topology};
+use super::topology::{self, Sides, Topology};
 use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::instances;
@@ -55,6 +56,7 @@ pub(super) async fn deploy(
         watched: Vec::new(),
         processes: Vec::new(),
         programs: Programs::default(),
+        namespaces: BTreeMap::new(),
         own: workload.graph.has_commands().then(|| workload.clone()),
         workers: JoinSet::new(),
         admins: Vec::new(),
@@ -62,7 +64,11 @@ pub(super) async fn deploy(
         before: Vec::new(),
         tcp_request_bytes: instances::tcp_request_bytes(workload, &targets),
         targets,
-        features: FeatureChecks::new(plan, &trial.mesh, network.second()),
+        features: FeatureChecks::new(
+            plan,
+            &trial.mesh,
+            topology::prefix(&workload.graph, network.second()),
+        ),
         _network: network,
         config: dir.join(layout::CONFIG),
         remarks: Vec::new(),
@@ -89,6 +95,17 @@ async fn start(
     (dir, program): (&Path, Option<PathBuf>),
 ) -> Result<(), EnvironmentError> {
     let tare = &local.settings.tare;
+    for pod in deployment
+        .topology
+        .pods
+        .iter()
+        .filter(|p| p.has_own_network())
+    {
+        let Some(hub) = &local.hub else { continue };
+        let namespace = hub.pod(pod.ip);
+        let namespace = namespace.map_err(|e| EnvironmentError::start(&pod.name, e))?;
+        deployment.namespaces.insert(pod.ip, Arc::new(namespace));
+    }
     let services = feature_services(deployment, dir);
     start_parts(tare, deployment, services, None).await?;
     // Sidecars start first, so that each application finds the services that it calls.

@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -19,6 +20,7 @@ use super::super::LocalDeployment;
 use super::super::child::{Launch, Process};
 use super::super::command::{self, Program};
 use super::super::feature;
+use super::super::namespace::Namespace;
 use super::super::probe::ProbeError;
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
@@ -36,6 +38,8 @@ pub(super) struct Part {
     pub(super) plane: Plane,
     pub(super) log: PathBuf,
     pub(super) role: Role,
+    /// The network namespace in which it starts; `None`: that of tare.
+    pub(super) namespace: Option<Arc<Namespace>>,
 }
 
 pub(super) enum Role {
@@ -99,7 +103,7 @@ impl Part {
             name: self.name.clone(),
             log: self.log.clone(),
         };
-        let process = match &self.role {
+        let start = || match &self.role {
             Role::Sidecar {
                 program, arguments, ..
             } => launch.foreign(program, arguments),
@@ -109,6 +113,10 @@ impl Part {
             Role::FeatureService(at) => launch.worker(&["workload", "answer", &at.to_string()]),
             Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
             Role::Program(program) => launch.program(&program.run, &program.env),
+        };
+        let process = match &self.namespace {
+            Some(namespace) => namespace.run(start).and_then(|started| started),
+            None => start(),
         };
         process.map_err(|e| EnvironmentError::start(&self.name, e))
     }

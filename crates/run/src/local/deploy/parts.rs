@@ -26,6 +26,7 @@ pub(super) fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<
         plane: Plane::ControlPlane,
         log: dir.join(layout::LOGS).join(format!("feature-{name}.log")),
         role: Role::FeatureService(*at),
+        namespace: None,
     };
     deployment.features.services.iter().map(part).collect()
 }
@@ -50,6 +51,7 @@ pub(super) fn exec_sidecars(
             arguments: exec.arguments(&pod.inbound().to_string(), &pod.application().to_string()),
             listen: pod.inbound(),
         },
+        namespace: deployment.namespaces.get(&pod.ip).cloned(),
     };
     pods.map(part).collect()
 }
@@ -104,6 +106,7 @@ pub(super) fn sidecars(
                 arguments: config::arguments(&config, &mesh.settings),
                 admin,
             },
+            namespace: deployment.namespaces.get(&pod.ip).cloned(),
         });
     }
     Ok(parts)
@@ -157,6 +160,7 @@ pub(super) fn applications(
                 plane: Plane::Application,
                 log,
                 role: Role::Program(program),
+                namespace: deployment.namespaces.get(&pod.ip).cloned(),
             });
             continue;
         }
@@ -178,6 +182,7 @@ pub(super) fn applications(
                     .map_err(|e| EnvironmentError::start(&pod.name, e))?,
                 records: logs.join(format!("{}.ndjson", pod.file_name())),
             },
+            namespace: None,
         });
     }
     Ok(parts)
