@@ -268,6 +268,10 @@ fn a_run_that_is_killed_or_interrupted_leaves_no_namespace() {
 fn a_program_on_all_addresses_without_a_network_of_its_own_is_refused_with_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     write_plan(dir.path(), "none", "bare", "");
+    let free = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    std::fs::write(dir.path().join("shop.py"), PROGRAM.replace("8080", &port)).unwrap();
     let (output, events) = run(dir.path());
     let remedy = "; `network: own` in its `command` permits it";
     assert!(events.contains(remedy), "{events}");

@@ -24,7 +24,7 @@ pub(super) use prove::prove;
 const POLL: Duration = Duration::from_millis(100);
 /// How long a program may listen only where it should not before it counts as misplaced.
 const MISPLACED_AFTER: Duration = Duration::from_secs(2);
-/// What permits a program to listen on all addresses.
+/// What permits a program to listen where other programs of the deployment listen.
 const PERMITTED: &str = "; `network: own` in its `command` permits it";
 /// Environment variable by which the processes of a program are found. They inherit it.
 const MARK: &str = "TARE_SERVICE";
@@ -174,13 +174,17 @@ impl Program {
             .into_iter()
             .filter(|(pid, mark)| *mark != self.mark && sockets::shares_network(*pid));
         let taken = programs.find_map(|(pid, mark)| {
-            let listening = sockets::listening(&[pid]);
-            let mut all = listening.into_iter().filter(|a| a.ip().is_unspecified());
-            let address = all.find(|a| in_use || a.port() == self.address.port())?;
+            let port = self.address.port();
+            let mut found = sockets::listening(&[pid]).into_iter();
+            let address = found.find(|a| match a.ip().is_unspecified() {
+                true => in_use || a.port() == port,
+                false => in_use && a.port() != port,
+            })?;
             let name = Path::new(&mark).file_name()?.to_string_lossy().into_owned();
-            Some(format!(
-                "; {name} listens on all addresses ({address}){PERMITTED}"
-            ))
+            Some(match address.ip().is_unspecified() {
+                true => format!("; {name} listens on all addresses ({address}){PERMITTED}"),
+                false => format!("; {name} listens on {address}{PERMITTED}"),
+            })
         });
         taken.unwrap_or_default()
     }
