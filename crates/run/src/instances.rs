@@ -41,6 +41,11 @@ pub(crate) fn tcp_request_bytes(
     sizes.min()
 }
 
+/// The body of the load's requests to an endpoint.
+pub(crate) fn request_body(endpoint: &MixEndpoint) -> Vec<u8> {
+    vec![0; endpoint.request_bytes as usize]
+}
+
 /// The size of the shortest HTTP/1.1 request with this path and this Host header, in bytes.
 pub(crate) fn request_bytes(method: &str, path: &str, authority: &str) -> u64 {
     format!("{method} {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n").len() as u64

@@ -3,31 +3,17 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-use tare_model::trial::TrialResult;
+use std::process::{Command, Output};
 
 #[path = "support/judged.rs"]
 mod judged;
+#[path = "support/programs.rs"]
+mod programs;
 
 #[path = "applications/datastores.rs"]
 mod datastores;
 
-use judged::{exit_code, judged, read};
-
-/// Environment variable that all processes of a test inherit, so that those left behind are found.
-const MARK: &str = "TARE_TEST_MARK";
-
-fn tare(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-    command
-        // Tests run at the same time.
-        .env("TARE_LOCK_DIR", dir.join("lock"))
-        .env(MARK, dir)
-        .current_dir(dir)
-        .stdin(Stdio::null());
-    command
-}
+use programs::{assert_weighed, left_behind, tare};
 
 /// Runs a plan with this workload in `dir`.
 fn run(dir: &Path, workload: &str) -> Output {
@@ -40,28 +26,6 @@ fn run(dir: &Path, workload: &str) -> Output {
         .args(["run", "plan.yaml", "--out", "out"])
         .output()
         .unwrap()
-}
-
-/// Checks that each of so many trials is proven and weighed, and that no request failed.
-fn assert_weighed(dir: &Path, output: &Output, trials: usize) {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(dir.join("out/summary.json").exists(), "{errors}");
-    let summary = judged(&dir.join("out"));
-    assert_eq!(
-        output.status.code(),
-        Some(exit_code(summary.grade)),
-        "{errors}"
-    );
-    assert_eq!(summary.trials.len(), trials);
-    for row in &summary.trials {
-        let result: TrialResult = read(&dir.join("out/trials").join(&row.dir).join("result.json"));
-        let counts = result.load.unwrap().counts;
-        assert_eq!(counts.error, 0, "{}", row.dir);
-        assert!(counts.ok > 0, "{}", row.dir);
-        let broken = result.proofs.iter().filter(|p| !p.holds);
-        assert_eq!(broken.collect::<Vec<_>>(), Vec::<&_>::new(), "{}", row.dir);
-        assert!(!result.proofs.is_empty());
-    }
 }
 
 #[test]
@@ -193,22 +157,6 @@ fn run_with(dir: &Path, fault: &str, mesh: &str, instances: u32) -> (Output, Str
     let events = trials.map(|t| std::fs::read_to_string(t.unwrap().path().join("events.ndjson")));
     let events = events.filter_map(Result::ok).collect();
     (output, events)
-}
-
-/// The command lines of processes that have the mark of `dir` in their environment.
-fn left_behind(dir: &Path) -> Vec<String> {
-    let needle = format!("{MARK}={}", dir.display());
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let is_left = processes.filter(|p| {
-        let environment = std::fs::read(p.path().join("environ")).unwrap_or_default();
-        environment
-            .split(|b| *b == 0)
-            .any(|v| v == needle.as_bytes())
-    });
-    let lines = is_left.map(|p| std::fs::read(p.path().join("cmdline")).unwrap_or_default());
-    lines
-        .map(|l| String::from_utf8_lossy(&l).replace('\0', " "))
-        .collect()
 }
 
 #[test]

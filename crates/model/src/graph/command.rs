@@ -22,6 +22,35 @@ pub struct Command {
     /// Time limit until it is ready, in seconds, 1 to 600. Default: 30.
     #[serde(default = "thirty", skip_serializing_if = "is_thirty")]
     pub ready_within_s: u32,
+    /// Network of the program and of the processes that it starts. Default: `shared`.
+    #[serde(default, skip_serializing_if = "is_shared")]
+    pub network: ProgramNetwork,
+    /// The port on which it listens, only with `network: own`. Default: 15080.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+/// Network of a program of the user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", expecting = "`shared` or `own`")]
+pub enum ProgramNetwork {
+    /// That of tare: the program must listen on the address that tare gives it, and only there.
+    #[default]
+    Shared,
+    /// A network namespace of its own: the program may listen on all addresses, and each instance on the same port.
+    Own,
+}
+
+impl ProgramNetwork {
+    /// Whether it is a network namespace of its own.
+    #[must_use]
+    pub fn is_own(self) -> bool {
+        self == Self::Own
+    }
+}
+
+fn is_shared(network: &ProgramNetwork) -> bool {
+    !network.is_own()
 }
 
 fn root() -> String {

@@ -34,7 +34,7 @@ mod validate;
 pub use application::{Application, Chart};
 pub use builtin::{BuiltinGraph, builtin, builtins};
 pub(crate) use builtin::{N_MAX, n_max};
-pub use command::{Command, fill};
+pub use command::{Command, ProgramNetwork, fill};
 pub use generate::{Generate, Spread};
 pub use service_graph::{
     App, Mix, MixEndpoint, SYNTHETIC, Service, ServiceEndpoint, ServiceGraph, ServiceProtocol,

@@ -302,6 +302,13 @@ impl ServiceGraph {
         self.services.iter().any(|s| s.command.is_some())
     }
 
+    /// Whether a program of the user has a network of its own.
+    #[must_use]
+    pub fn has_own_networks(&self) -> bool {
+        let mut commands = self.services.iter().filter_map(|s| s.command.as_ref());
+        commands.any(|command| command.network.is_own())
+    }
+
     /// The mix of that name.
     #[must_use]
     pub fn mix(&self, name: &str) -> Option<&Mix> {

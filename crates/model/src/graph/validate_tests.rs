@@ -283,6 +283,11 @@ fn a_program_of_the_user_has_only_what_tare_does_not_determine() {
             "services[0].command.ready_within_s: found 0",
         ),
         (
+            "command/port",
+            json!(8080),
+            "services[0].command.port: found 8080, expected `port` only with `network: own`",
+        ),
+        (
             "endpoints/0/cpu_us",
             json!(1),
             "services[0].endpoints[0]: found sizes",
@@ -290,6 +295,20 @@ fn a_program_of_the_user_has_only_what_tare_does_not_determine() {
     ] {
         let error = changed(own.clone(), &format!("/services/0/{pointer}"), value);
         assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_program_in_a_network_of_its_own_has_any_port_that_no_sidecar_uses() {
+    let mut own = good();
+    own["services"][0]["command"] = json!({"run": ["front"], "network": "own", "port": 8080});
+    let graph: ServiceGraph = serde_json::from_value(own.clone()).unwrap();
+    assert_eq!(graph.validate(), Ok(()));
+    assert!(graph.has_own_networks());
+    for port in [0, 15001, 15006, 15100, 20_000] {
+        let error = changed(own.clone(), "/services/0/command/port", json!(port));
+        let expected = format!("services[0].command.port: found {port}, expected 1 to 65535");
+        assert!(error.starts_with(&expected), "{error}");
     }
 }
 

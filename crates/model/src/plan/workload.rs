@@ -67,7 +67,6 @@ pub(super) fn resolve(
         problems.add(mix_location, found).one_of(&mix, names);
         return None;
     }
-    let mut graph = graph;
     if let Some(application) = &mut graph.application {
         application.start_at(folder);
     }

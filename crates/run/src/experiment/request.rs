@@ -9,6 +9,7 @@ use tare_model::trial::TrialSpec;
 use tare_model::worker::Upstream;
 
 use crate::environment::Deployed;
+use crate::instances::request_body;
 
 /// The kernel timestamps one request in this many (1 %), to measure the generator's own error.
 const KERNEL_TIMESTAMPS_EVERY: u32 = 100;
@@ -67,7 +68,7 @@ fn streams(load: &Load, concurrent: bool) -> u32 {
 /// Returns the request of `endpoint` to `service` at `target`.
 fn request(service: &Service, endpoint: &MixEndpoint, target: &Upstream) -> Endpoint {
     let authority = &target.authority;
-    let body = vec![0; endpoint.request_bytes as usize];
+    let body = request_body(endpoint);
     let mut request = Endpoint {
         name: endpoint.name.clone(),
         protocol: Protocol::Http1,

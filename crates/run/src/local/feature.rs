@@ -41,7 +41,7 @@ pub(super) struct FeatureChecks {
 impl FeatureChecks {
     /// The checks of a trial: of the feature of its mesh or, in the reference and in a mesh whose feature
     /// changes nothing, of all features of the plan.
-    pub(super) fn new(plan: &Plan, mesh: &Mesh, second: u8) -> Self {
+    pub(super) fn new(plan: &Plan, mesh: &Mesh, [first, second]: [u8; 2]) -> Self {
         let own = mesh.feature.as_deref().filter(|f| !f.is_nothing());
         let features = match own {
             Some(feature) => vec![(mesh.name.clone(), feature.clone())],
@@ -54,7 +54,7 @@ impl FeatureChecks {
         };
         let names = own.map_or(&[][..], |feature| &feature.services);
         let services = names.iter().zip(1..).map(|(name, last)| {
-            let ip = Ipv4Addr::new(127, second, SERVICES_OCTET, last);
+            let ip = Ipv4Addr::new(first, second, SERVICES_OCTET, last);
             (name.clone(), SocketAddrV4::new(ip, APPLICATION_PORT))
         });
         Self {
@@ -199,8 +199,11 @@ async fn answers(topology: &Topology, request: &RequestProof) -> Vec<Result<u16,
     let asks = topology.services().map(async |(pod, service)| {
         let (protocol, authority) = (service.protocol, service.authority());
         let RequestProof { headers, path, .. } = request;
-        let response =
-            probe::get_with(pod.inbound(), protocol, None, headers, &authority, path).await;
+        let message = probe::Message {
+            headers,
+            ..probe::Message::get(path)
+        };
+        let response = probe::send_at(pod.inbound(), protocol, None, &authority, message).await;
         response.map(|r| r.status)
     });
     join_all(asks).await

@@ -10,10 +10,12 @@ mod child;
 mod command;
 mod datastore;
 mod deploy;
+mod deployment;
 pub(crate) mod die;
 mod echo;
 mod feature;
 mod identity;
+mod namespace;
 pub mod probe;
 mod program;
 mod prove;
@@ -30,33 +32,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_analysis::proxy_config;
 use tare_model::calls::ServiceCalls;
 use tare_model::layout::{Fingerprint, IdleCores};
-use tare_model::mesh::{EnvoyProgram, Mesh};
-use tare_model::plan::{Plan, Workload};
-use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
-use tare_model::worker::{Upstream, WatchedProcess};
-use tokio::task::JoinSet;
+use tare_model::mesh::EnvoyProgram;
+use tare_model::plan::Plan;
+use tare_model::trial::{Event, Proof, TrialSpec};
 
 use crate::environment::{
-    Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
+    Deployed as _, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
-use crate::envoy::admin::{self, Carried};
 use crate::envoy::install::{self, Envoy};
 use crate::fingerprint;
-use crate::now::{event, not_removed};
-use crate::sidecar;
+use crate::now::not_removed;
 
+pub use deployment::LocalDeployment;
 pub use die::{Conduct, die_with_parent, exec, is_worker};
 
-use child::Process;
-use command::Programs;
 use datastore::Datastores;
-use feature::FeatureChecks;
-use identity::{Authority, Leaf};
+use identity::Authority;
+use namespace::Hub;
 use scratch::{Network, Scratch};
-use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT, Topology};
+use topology::{APPLICATION_PORT, INBOUND_PORT, OUTBOUND_PORT};
 
 /// How long ports may be in use, because children of a killed run may hold them for a moment.
 const PORTS_FREE_WITHIN: Duration = Duration::from_secs(1);
@@ -80,6 +76,8 @@ pub struct Local {
     settings: LocalSettings,
     /// One for each deployment that runs at the same time; the first is always there.
     networks: Vec<Arc<Network>>,
+    /// The network namespaces of the run, if a program has one of its own.
+    hub: Option<Arc<Hub>>,
     scratch: Scratch,
     authority: Authority,
     /// The Envoys of the plan's meshes, by what the meshes name.
@@ -124,6 +122,7 @@ impl Local {
                 EnvironmentError::io("create a directory for keys and sockets"),
             )?,
             authority: Authority::new()?,
+            hub: None,
             envoys: BTreeMap::new(),
             datastores: Datastores::default(),
             trials: 0,
@@ -177,81 +176,6 @@ fn take_network() -> Result<Network, EnvironmentError> {
     ))
 }
 
-/// A running trial. Dropping it kills its processes and removes its keys.
-#[derive(Debug)]
-pub struct LocalDeployment {
-    topology: Topology,
-    /// Held until the deployment has ended.
-    _network: Arc<Network>,
-    mesh: Mesh,
-    targets: BTreeMap<(String, String), Upstream>,
-    /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.
-    tcp_request_bytes: Option<u64>,
-    watched: Vec<WatchedProcess>,
-    processes: Vec<Process>,
-    /// The programs of the user. Dropped after `processes`, when they were killed.
-    programs: Programs,
-    /// The data of real datastores. Dropped after `processes` as well.
-    stores: datastore::Running,
-    /// The workload, if it has such programs.
-    own: Option<Workload>,
-    workers: JoinSet<()>,
-    /// The sidecars: index of the pod, and admin socket.
-    admins: Vec<(usize, PathBuf)>,
-    /// Certificates of the pods, when TLS is on.
-    leaves: Vec<Leaf>,
-    /// The counters of the sidecars before the load, in the order of `admins`.
-    before: Vec<Carried>,
-    /// The features that are proven to be on or off.
-    features: FeatureChecks,
-    /// Folder of configurations, saved with the trial.
-    config: PathBuf,
-    /// Events of the trial that are not yet reported.
-    remarks: Vec<Event>,
-    _scratch: Scratch,
-}
-
-impl LocalDeployment {
-    /// Saves the effective configuration of the generator's sidecar, if it has one, as on a cluster. The
-    /// bootstrap configuration of every sidecar is saved in any case.
-    async fn save_sidecar_config(&mut self) {
-        let Some((0, socket)) = self.admins.first() else {
-            return;
-        };
-        for (name, path) in admin::DOCUMENTS {
-            let came = admin::document(socket, path).await;
-            let settings = came
-                .map_err(|e| e.to_string())
-                .and_then(|json| proxy_config::settings(name, &json).map_err(|e| e.to_string()));
-            if let Err(found) = settings.and_then(|s| sidecar::save(&self.config, &s)) {
-                self.remarks
-                    .push(event(EventKind::ProxyConfigMissing, name, found));
-            }
-        }
-    }
-}
-
-impl Deployed for LocalDeployment {
-    fn targets(&self) -> &BTreeMap<(String, String), Upstream> {
-        &self.targets
-    }
-
-    fn watched(&self) -> Vec<WatchedProcess> {
-        self.watched.clone()
-    }
-
-    fn exited(&mut self) -> Vec<Event> {
-        let ended = self.processes.iter_mut().filter_map(|process| {
-            let found = process.ended_now()?;
-            Some(event(EventKind::Exited, &process.name, found))
-        });
-        std::mem::take(&mut self.remarks)
-            .into_iter()
-            .chain(ended)
-            .collect()
-    }
-}
-
 impl Environment for Local {
     type Deployment = LocalDeployment;
     const IDLE: IdleSampling = IdleSampling::OF_PROCESSES;
@@ -266,7 +190,10 @@ impl Environment for Local {
         fingerprint.idle.clone_from(&self.settings.idle);
         let tcp_ports = deploy::check(self, plan)?;
         let sidecars = plan.meshes.iter().any(deploy::has_sidecars);
-        self.ports_are_free(sidecars, tcp_ports).await?;
+        let has_own_networks = plan.workloads().any(|w| w.graph.has_own_networks());
+        if !has_own_networks {
+            self.ports_are_free(sidecars, tcp_ports).await?;
+        }
         for mesh in &plan.meshes {
             let Some(exec) = &mesh.exec else { continue };
             let digest = install::digest(Path::new(exec.program())).map_err(|e| {
@@ -318,6 +245,12 @@ impl Environment for Local {
                     .to_owned(),
                 false => format!("idle cores {idle}"),
             });
+        }
+        // Last, because Envoy is installed from the network of the machine.
+        if has_own_networks && self.hub.is_none() {
+            self.hub = Some(Arc::new(Hub::enter()?));
+            // Reservations in the network of the machine have no effect here.
+            self.networks = vec![Arc::new(take_network()?)];
         }
         Ok(fingerprint)
     }
@@ -422,92 +355,4 @@ fn raise_file_limit() {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::{Ipv4Addr, TcpListener};
-
-    use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
-    use tare_model::plan::{EnvironmentKind, Margins};
-
-    fn local(temporary: &Path) -> Local {
-        Local::new(LocalSettings {
-            tare: std::env::current_exe().unwrap(),
-            envoy: install::Settings::default(),
-            temporary: temporary.to_owned(),
-            idle: None,
-        })
-        .unwrap()
-    }
-
-    fn bare(instances: u32) -> Plan {
-        Plan {
-            schema_version: tare_model::SCHEMA_VERSION,
-            name: "test".to_owned(),
-            description: String::new(),
-            environment: EnvironmentKind::Local,
-            kubernetes: None,
-            workload: topology::tests::workload(instances),
-            baseline: String::new(),
-            meshes: Vec::new(),
-            loads: Vec::new(),
-            repeats: 1,
-            until: None,
-            at_once: false,
-            gate: None,
-            reruns: 0,
-            margins: Margins::default(),
-            seed: 1,
-            prices: None,
-            sweep: None,
-            block_groups: Vec::new(),
-        }
-    }
-
-    async fn prepared(local: &mut Local, plan: &Plan) -> Result<Fingerprint, EnvironmentError> {
-        local.prepare(plan, &mut |_| {}).await
-    }
-
-    #[tokio::test]
-    async fn a_plan_that_cannot_be_deployed_is_rejected_before_the_first_trial() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = prepared(&mut local(dir.path()), &bare(40_000)).await;
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("more pods than"), "{error}");
-
-        let deep = dir.path().join("d".repeat(100));
-        std::fs::create_dir(&deep).unwrap();
-        let mut local = local(&deep);
-        prepared(&mut local, &bare(1)).await.unwrap();
-        let mut plan = bare(1);
-        plan.meshes.push(Mesh {
-            name: "envoy".to_owned(),
-            title: String::new(),
-            data_plane: DataPlaneKind::EnvoySidecar,
-            settings: MeshSettings::default(),
-            exec: None,
-            kubernetes: None,
-            feature: None,
-        });
-        let error = prepared(&mut local, &plan).await.unwrap_err();
-        assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
-        assert!(error.to_string().contains("set TMPDIR"), "{error}");
-    }
-
-    /// The port is taken on the address of this network only: on all addresses it would disturb
-    /// tests that run at the same time.
-    #[tokio::test]
-    async fn a_port_that_is_taken_is_found_before_the_first_trial() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut local = local(dir.path());
-        prepared(&mut local, &bare(1)).await.unwrap();
-        let pod = Ipv4Addr::new(127, local.networks[0].second(), 0, 1);
-        let _held = TcpListener::bind((pod, APPLICATION_PORT)).unwrap();
-        let error = prepared(&mut local, &bare(1)).await.unwrap_err();
-        assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
-        assert!(
-            error.to_string().contains("port 15080 is not free"),
-            "{error}"
-        );
-        assert!(error.to_string().contains("ss -ltnp"), "{error}");
-    }
-}
+mod tests;

@@ -6,11 +6,10 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
-use hyper::http::request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tare_model::graph::ServiceProtocol;
 use tare_model::innermost;
@@ -87,7 +86,7 @@ where
 {
     let bytes_max = limits.body_bytes_max;
     let http = ServiceProtocol::Http;
-    let work = exchange(stream, http, authority, path, &NO_HEADERS, bytes_max);
+    let work = exchange(stream, http, authority, Message::get(path), bytes_max);
     within(limits.within, work).await
 }
 
@@ -102,29 +101,28 @@ pub async fn get_at(
     authority: &str,
     path: &str,
 ) -> Result<Response, ProbeError> {
-    get_with(address, protocol, tls, &NO_HEADERS, authority, path).await
+    send_at(address, protocol, tls, authority, Message::get(path)).await
 }
 
-/// Sends GET with further headers to an address, as [`get_at`] does without them.
+/// Sends a request to an address, as [`get_at`] sends GET.
 ///
 /// # Errors
 /// When the connection fails, or no complete response arrives in time.
-pub(crate) async fn get_with(
+pub(crate) async fn send_at(
     address: SocketAddrV4,
     protocol: ServiceProtocol,
     tls: Option<Tls>,
-    headers: &Headers,
     authority: &str,
-    path: &str,
+    message: Message<'_>,
 ) -> Result<Response, ProbeError> {
     let bytes_max = Limits::PROOF.body_bytes_max;
     within(Limits::PROOF.within, async {
         let tcp = TcpStream::connect(address).await?;
         let Some(config) = tls else {
-            return exchange(tcp, protocol, authority, path, headers, bytes_max).await;
+            return exchange(tcp, protocol, authority, message, bytes_max).await;
         };
         let stream = secured(config, address, tcp).await?;
-        exchange(stream, protocol, authority, path, headers, bytes_max).await
+        exchange(stream, protocol, authority, message, bytes_max).await
     })
     .await
 }
@@ -173,6 +171,46 @@ pub(crate) type Headers = BTreeMap<String, String>;
 
 static NO_HEADERS: Headers = Headers::new();
 
+/// What a request consists of, without its authority.
+#[derive(Debug, Clone)]
+pub(crate) struct Message<'a> {
+    /// Method, such as GET.
+    pub(crate) method: &'a str,
+    /// Path and query.
+    pub(crate) path: &'a str,
+    /// Further headers.
+    pub(crate) headers: &'a Headers,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl<'a> Message<'a> {
+    /// GET without a body.
+    pub(crate) fn get(path: &'a str) -> Self {
+        Self {
+            method: "GET",
+            path,
+            headers: &NO_HEADERS,
+            body: Vec::new(),
+        }
+    }
+
+    fn request(self, url: String, host: Option<&str>) -> Result<Request<Full<Bytes>>, ProbeError> {
+        let mut request = Request::builder().method(self.method).uri(url);
+        if let Some(host) = host {
+            request = request.header("host", host);
+        }
+        if !self.body.is_empty() || matches!(self.method, "POST" | "PUT" | "PATCH") {
+            request = request.header("content-length", self.body.len());
+        }
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::from(self.body));
+        request.map_err(|e| ProbeError::Answer(e.to_string()))
+    }
+}
+
 async fn within<T>(
     most: Duration,
     work: impl Future<Output = Result<T, ProbeError>>,
@@ -187,28 +225,22 @@ async fn exchange<S>(
     stream: S,
     protocol: ServiceProtocol,
     authority: &str,
-    path: &str,
-    headers: &Headers,
+    message: Message<'_>,
     body_bytes_max: usize,
 ) -> Result<Response, ProbeError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(stream);
-    let body = Empty::<Bytes>::new();
+    let (io, path) = (TokioIo::new(stream), message.path);
     let response = match protocol {
         ServiceProtocol::Http | ServiceProtocol::Tcp => {
-            let request = Request::get(path).header("host", authority);
-            let request = with(request, headers).body(body);
-            let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
+            let request = message.request(path.to_owned(), Some(authority))?;
             let (mut sender, connection) = http1::handshake(io).await.map_err(refused)?;
             tokio::spawn(connection);
             sender.send_request(request).await.map_err(refused)?
         }
         ServiceProtocol::Http2 | ServiceProtocol::Grpc => {
-            let request = Request::get(format!("http://{authority}{path}"));
-            let request = with(request, headers).body(body);
-            let request = request.map_err(|e| ProbeError::Answer(e.to_string()))?;
+            let request = message.request(format!("http://{authority}{path}"), None)?;
             let handshake = http2::handshake(TokioExecutor::new(), io).await;
             let (mut sender, connection) = handshake.map_err(refused)?;
             tokio::spawn(connection);
@@ -227,13 +259,6 @@ where
         .to_bytes()
         .to_vec();
     Ok(Response { status, body })
-}
-
-fn with(mut request: request::Builder, headers: &Headers) -> request::Builder {
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    request
 }
 
 fn refused(error: hyper::Error) -> ProbeError {

@@ -49,7 +49,13 @@ pub(super) fn kill(pid: u32) {
     }
 }
 
-/// The addresses on which these processes listen for TCP.
+/// Whether a process is in the network namespace of this thread.
+pub(super) fn shares_network(pid: u32) -> bool {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    namespace(&pid.to_string()) == namespace("thread-self")
+}
+
+/// The addresses on which these processes listen for TCP. All of them are in the same network namespace.
 pub(super) fn listening(pids: &[u32]) -> Vec<SocketAddr> {
     let mut inodes = BTreeSet::new();
     for pid in pids {
@@ -65,7 +71,11 @@ pub(super) fn listening(pids: &[u32]) -> Vec<SocketAddr> {
             inode.parse::<u64>().ok()
         }));
     }
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
+    let Some(first) = pids.first() else {
+        return Vec::new();
+    };
+    let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{first}/net/{table}"));
+    let tables = tables.into_iter();
     let texts = tables.filter_map(|path| fs::read_to_string(path).ok());
     let sockets: Vec<(SocketAddr, u64)> = texts.flat_map(|text| parse(&text)).collect();
     let own = sockets
@@ -115,6 +125,7 @@ mod tests {
         assert!(found.contains(&four.local_addr().unwrap()), "{found:?}");
         assert!(found.contains(&all.local_addr().unwrap()), "{found:?}");
         assert_eq!(listening(&[]), []);
+        assert!(shares_network(std::process::id()));
     }
 
     #[test]

@@ -66,6 +66,10 @@ pub(super) struct PodService {
     pub store: Option<Store>,
     /// Whether it is a program of the user.
     pub is_own: bool,
+    /// Whether it and its sidecar are in a network namespace of their own.
+    pub has_own_network: bool,
+    /// The port of the service.
+    pub port: u16,
     /// Whether it is outside the mesh: it has no sidecar, and calls of it have no TLS.
     pub is_outside: bool,
     /// Whether calls of it go past the sidecar of the caller.
@@ -168,7 +172,13 @@ impl Pod {
 
     /// Address of its application.
     pub(super) fn application(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(self.ip, APPLICATION_PORT)
+        let port = self.service.as_ref().map_or(APPLICATION_PORT, |s| s.port);
+        SocketAddrV4::new(self.ip, port)
+    }
+
+    /// Whether it is in a network namespace of its own.
+    pub(super) fn has_own_network(&self) -> bool {
+        self.service.as_ref().is_some_and(|s| s.has_own_network)
     }
 
     /// Inbound address of its sidecar.
@@ -215,7 +225,7 @@ impl Topology {
         pods.filter_map(|pod| Some((pod, pod.service.as_ref()?)))
     }
 
-    /// Lays out a workload in the network `127.second.0.0/16`; `None` when it has
+    /// Lays out a workload in the network [`prefix`]; `None` when it has
     /// more pods than the network has addresses, or calls more TCP services than a pod has ports.
     pub(super) fn new(workload: &Workload, second: u8) -> Option<Self> {
         let graph = &workload.graph;
@@ -226,7 +236,7 @@ impl Topology {
         let mut add = |name: String, identity: String, service: Option<PodService>| {
             pods.push(Pod {
                 name,
-                ip: address(second, pods.len()),
+                ip: address(prefix(graph, second), pods.len()),
                 identity,
                 service,
                 calls: Vec::new(),
@@ -239,13 +249,16 @@ impl Topology {
             let services = graph.services.iter();
             let replicas = services.flat_map(|s| (0..s.replicas).map(move |n| (s, n)));
             for (service, replica) in replicas {
+                let command = service.command.as_ref();
                 let in_pod = PodService {
                     instance: instance.clone(),
                     service: service.name.clone(),
                     replica: (service.replicas > 1).then_some(replica),
                     protocol: service.protocol,
                     store: service.store,
-                    is_own: service.command.is_some(),
+                    is_own: command.is_some(),
+                    has_own_network: command.is_some_and(|c| c.network.is_own()),
+                    port: command.and_then(|c| c.port).unwrap_or(APPLICATION_PORT),
                     is_outside: service.external,
                     is_direct: false,
                 };
@@ -405,9 +418,18 @@ fn called(graph: &ServiceGraph, service: &Service) -> Vec<usize> {
         .collect()
 }
 
+/// The first two octets of the addresses of pods: `127.second`. Loopback addresses cannot be reached from another
+/// network namespace; a graph with such namespaces has `10.second`, in a namespace of the run.
+pub(super) fn prefix(graph: &ServiceGraph, second: u8) -> [u8; 2] {
+    match graph.has_own_networks() {
+        true => [10, second],
+        false => [127, second],
+    }
+}
+
 /// Returns the address of a pod. The last octet is 1 to 254, as in addresses of hosts.
-fn address(second: u8, index: usize) -> Ipv4Addr {
-    Ipv4Addr::new(127, second, (index / 254) as u8, (index % 254) as u8 + 1)
+fn address([first, second]: [u8; 2], index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(first, second, (index / 254) as u8, (index % 254) as u8 + 1)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Tree {
             let child = child.or_insert_with(|| Process::new(pid));
             if let Some(usage) = child.usage() {
                 sum.cpu_ns += usage.cpu_ns;
-                sum.rss_bytes += usage.rss_bytes;
+                sum.rss_bytes = sum.rss_bytes.zip(usage.rss_bytes).map(|(a, b)| a + b);
             }
         }
         let pids = now.iter().chain([&self.pid]).map(ToString::to_string);

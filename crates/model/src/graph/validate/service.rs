@@ -1,6 +1,7 @@
 //! The rules of a service.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use super::super::application;
 use super::super::command;
@@ -113,6 +114,9 @@ fn store(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     Ok(())
 }
 
+/// Ports of the sidecars, which share the network of the program.
+const SIDECAR_PORTS: [RangeInclusive<u16>; 3] = [15001..=15001, 15006..=15006, 15100..=32767];
+
 /// Checks a service that is a program of the user. What tare's own servers do must not be set.
 fn command(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     let Some(command) = &s.command else {
@@ -146,6 +150,13 @@ fn command(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     let within = command.ready_within_s;
     let is_good = (1..=600).contains(&within);
     only("command.ready_within_s", is_good, &within, "1 to 600")?;
+    if let Some(port) = command.port {
+        let expected = "`port` only with `network: own`";
+        only("command.port", command.network.is_own(), &port, expected)?;
+        let is_free = port > 0 && !SIDECAR_PORTS.iter().any(|ports| ports.contains(&port));
+        let expected = "1 to 65535, without 15001, 15006 and 15100 to 32767, which sidecars use";
+        only("command.port", is_free, &port, expected)?;
+    }
     let is_server = |other: &&Service| other.command.is_none();
     let mut servers = graph.services.iter().filter(is_server);
     if let Some(caller) =

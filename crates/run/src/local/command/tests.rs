@@ -1,5 +1,9 @@
 //! Programs of the user, without processes.
 
+use tare_model::graph::ProgramNetwork;
+use tare_model::plan::Workload;
+
+use super::prove::{Counted, Expected};
 use super::*;
 
 fn graph() -> ServiceGraph {
@@ -83,7 +87,84 @@ fn addresses_on_which_programs_would_collide_are_refused() {
     );
     let expected =
         "it listens on 127.70.0.2:8080; expected only 127.70.0.2:15080, which is {address}";
-    assert_eq!(misplaced(1, &["127.70.0.2:8080"]).unwrap(), expected);
+    let found = misplaced(1, &["127.70.0.2:8080"]).unwrap();
+    assert_eq!(found, format!("{expected}{PERMITTED}"));
+}
+
+/// The other instance listens always on the same port of 127.0.0.1.
+#[test]
+fn the_program_that_has_taken_a_port_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let workload = Workload {
+        graph: graph(),
+        instances: 2,
+        mix: "default".to_owned(),
+    };
+    let topology = Topology::new(&workload, 70).unwrap();
+    let pod = &topology.pods[1];
+    let program = Program::of(&topology, pod, &workload.graph, Sides(None), dir.path());
+    let program = program.unwrap().unwrap();
+    let ended = "ended with exit status: 1: Address already in use";
+    assert_eq!(program.port_taken(ended), "");
+
+    let listen = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); \
+                  print(s.getsockname()[1], flush=True); time.sleep(600)";
+    let mut other = std::process::Command::new("python3")
+        .args(["-c", listen])
+        .env(MARK, dir.path().join("own-1-front"))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    let mut lines = std::io::BufReader::new(other.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut port).unwrap();
+    let found = program.port_taken(ended);
+    let otherwise = program.port_taken("ended with exit status: 1");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let expected = format!(
+        "; own-1-front listens on 127.0.0.1:{}{PERMITTED}",
+        port.trim()
+    );
+    assert_eq!(found, expected);
+    assert_eq!(otherwise, "");
+}
+
+#[test]
+fn a_program_in_a_network_of_its_own_may_listen_on_all_addresses() {
+    let mut graph = graph();
+    let command = graph.services[0].command.as_mut().unwrap();
+    command.network = ProgramNetwork::Own;
+    command.port = Some(8080);
+    graph.validate().unwrap();
+    let workload = Workload {
+        graph,
+        instances: 2,
+        mix: "default".to_owned(),
+    };
+    let topology = Topology::new(&workload, 70).unwrap();
+    let pod = &topology.pods[1];
+    assert_eq!(pod.application().to_string(), "10.70.0.2:8080");
+    assert_eq!(
+        topology.pods[2].application().to_string(),
+        "10.70.0.3:15080"
+    );
+    let program = Program::of(&topology, pod, &workload.graph, Sides(None), Path::new("/"));
+    let program = program.unwrap().unwrap();
+    assert_eq!(program.run[1], "http://10.70.0.3:15080");
+    let misplaced = |listening: &[&str]| {
+        let listening: Vec<SocketAddr> = listening.iter().map(|a| a.parse().unwrap()).collect();
+        program.misplaced_among(&listening)
+    };
+    for fine in [
+        &["0.0.0.0:8080"][..],
+        &["[::]:8080", "127.0.0.1:9090"],
+        &["10.70.0.2:8080"],
+    ] {
+        assert_eq!(misplaced(fine), None, "{fine:?}");
+    }
+    let expected = "it listens on 127.0.0.1:8080; expected 10.70.0.2:8080, which is {address}, or all addresses";
+    assert_eq!(misplaced(&["127.0.0.1:8080"]).unwrap(), expected);
 }
 
 #[test]

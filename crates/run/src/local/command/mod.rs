@@ -1,30 +1,31 @@
 //! Services that are programs of the user: how they start, when they are ready, and the proof that their calls pass
 //! the sidecars. Such a program has none of the endpoints of tare's own servers.
 
+mod prove;
+
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::time::Duration;
 
 use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
-use tare_model::plan::Workload;
-use tare_model::trial::{Event, EventKind, Proof};
+use tare_model::trial::{Event, EventKind};
 use tokio::time::Instant;
 
-use super::LocalDeployment;
-use super::carried;
 use super::child::Process;
 use super::probe;
-use super::prove::{Check, all_pass};
 use super::sockets;
-use super::topology::{Pod, PodService, Sides, Topology};
-use crate::envoy::config::{INBOUND, OUTBOUND};
+use super::topology::{Pod, Sides, Topology};
 use crate::now::event;
+
+pub(super) use prove::prove;
 
 /// Interval between readiness checks.
 const POLL: Duration = Duration::from_millis(100);
 /// How long a program may listen only where it should not before it counts as misplaced.
 const MISPLACED_AFTER: Duration = Duration::from_secs(2);
+/// What permits a program to listen where other programs of the deployment listen.
+const PERMITTED: &str = "; `network: own` in its `command` permits it";
 /// Environment variable by which the processes of a program are found. They inherit it.
 const MARK: &str = "TARE_SERVICE";
 
@@ -40,9 +41,11 @@ pub(super) struct Program {
     ready_within: Duration,
     address: SocketAddrV4,
     authority: String,
-    /// Whether other services use the port of this one, on other addresses.
+    /// Whether it has a network of its own.
+    has_own_network: bool,
+    /// Whether other services use the port of this one, on other addresses of the same network.
     has_neighbours: bool,
-    /// Whether the same program runs several times.
+    /// Whether the same program runs several times in the same network.
     has_copies: bool,
 }
 
@@ -96,12 +99,14 @@ impl Program {
             ready_within: Duration::from_secs(u64::from(command.ready_within_s)),
             address: pod.application(),
             authority: service.authority(),
-            has_neighbours: topology.services().count() > 1,
-            has_copies: topology
-                .services()
-                .filter(|(_, s)| s.service == service.service)
-                .count()
-                > 1,
+            has_own_network: service.has_own_network,
+            has_neighbours: !service.has_own_network && topology.services().count() > 1,
+            has_copies: !service.has_own_network
+                && topology
+                    .services()
+                    .filter(|(_, s)| s.service == service.service)
+                    .count()
+                    > 1,
         }))
     }
 
@@ -121,7 +126,8 @@ impl Program {
                 .as_ref()
                 .is_ok_and(|a| (200..400).contains(&a.status));
             if let Some(how) = process.ended_now() {
-                return Err(how + &self.port_taken());
+                let taken = self.port_taken(&how);
+                return Err(how + &taken);
             }
             polls += 1;
             // This reads the sockets of all processes.
@@ -156,16 +162,29 @@ impl Program {
         }
     }
 
-    /// Which other program of the deployment has taken the port of this one, for a message.
-    fn port_taken(&self) -> String {
+    /// Which other program of the deployment has taken the port of this one, which ended like this; for a message.
+    fn port_taken(&self, how: &str) -> String {
+        if self.has_own_network {
+            return String::new();
+        }
+        let in_use = how.to_lowercase().contains("already in use");
         let deployment = Path::new(&self.mark).parent().unwrap_or(Path::new("/"));
         let programs = sockets::with_variable(MARK, &deployment.display().to_string());
-        let taken = programs.into_iter().find_map(|(pid, mark)| {
-            let listening = sockets::listening(&[pid]);
-            let mut all = listening.into_iter().filter(|a| a.ip().is_unspecified());
-            let address = all.find(|a| a.port() == self.address.port())?;
+        let mut programs = programs
+            .into_iter()
+            .filter(|(pid, mark)| *mark != self.mark && sockets::shares_network(*pid));
+        let taken = programs.find_map(|(pid, mark)| {
+            let port = self.address.port();
+            let mut found = sockets::listening(&[pid]).into_iter();
+            let address = found.find(|a| match a.ip().is_unspecified() {
+                true => in_use || a.port() == port,
+                false => in_use && a.port() != port,
+            })?;
             let name = Path::new(&mark).file_name()?.to_string_lossy().into_owned();
-            Some(format!("; {name} listens on all addresses ({address})"))
+            Some(match address.ip().is_unspecified() {
+                true => format!("; {name} listens on all addresses ({address}){PERMITTED}"),
+                false => format!("; {name} listens on {address}{PERMITTED}"),
+            })
         });
         taken.unwrap_or_default()
     }
@@ -176,13 +195,23 @@ impl Program {
     }
 
     fn misplaced_among(&self, listening: &[SocketAddr]) -> Option<String> {
-        let expected = format!("expected only {}, which is {{address}}", self.address);
+        let address = self.address;
+        let (expected, or_own) = match self.has_own_network {
+            true => (
+                format!("expected {address}, which is {{address}}, or all addresses"),
+                "",
+            ),
+            false => (
+                format!("expected only {address}, which is {{address}}"),
+                PERMITTED,
+            ),
+        };
         let takes_the_port =
             |a: &&SocketAddr| a.ip().is_unspecified() && a.port() == self.address.port();
         let of_all = listening.iter().find(takes_the_port);
         if let Some(found) = of_all.filter(|_| self.has_neighbours) {
             return Some(format!(
-                "it listens on all addresses ({found}), so that no other service can use this port; {expected}"
+                "it listens on all addresses ({found}), so that no other service can use this port; {expected}{or_own}"
             ));
         }
         let is_planned = |a: &&SocketAddr| **a == self.address.into() || takes_the_port(a);
@@ -192,9 +221,9 @@ impl Program {
         let found = fixed.next().filter(|_| self.has_copies || !is_there)?;
         Some(match is_there {
             true => format!(
-                "it listens on {found} as well, which another instance of it cannot; {expected}"
+                "it listens on {found} as well, which another instance of it cannot; {expected}{or_own}"
             ),
-            false => format!("it listens on {found}; {expected}"),
+            false => format!("it listens on {found}; {expected}{or_own}"),
         })
     }
 }
@@ -236,145 +265,5 @@ pub(super) fn marked(mark: &str) -> Vec<u32> {
     same.map(|(pid, _)| pid).collect()
 }
 
-/// Requests each endpoint of the mix once, and proves by the counters of the sidecars that each call that the graph
-/// states passed them. Endpoints that are not requested with GET, or with a body, and calls with a `share` are left out.
-pub(super) async fn prove(deployment: &LocalDeployment, workload: &Workload) -> Vec<Proof> {
-    let sides = Sides::of(&deployment.mesh);
-    let (mut answers, mut passed) = (Vec::new(), Vec::new());
-    let mix = workload.graph.mix(&workload.mix);
-    let endpoints: Vec<_> = mix
-        .into_iter()
-        .flat_map(|m| &m.endpoints)
-        .filter(|e| e.method == "GET" && e.request_bytes == 0)
-        .collect();
-    for ((instance, service), target) in &deployment.targets {
-        for endpoint in endpoints.iter().filter(|e| e.service == *service) {
-            let name = format!("{instance}/{service} GET {}", endpoint.path);
-            let before = carried::read(deployment).await;
-            let answer = request(&workload.graph, service, &endpoint.path, target).await;
-            let is_good = answer.is_ok();
-            answers.push((name.clone(), answer));
-            if is_good && sides.0.is_some() {
-                let mut expected = Expected::default();
-                expected.add(&workload.graph, service, &endpoint.path, 1);
-                let (grown, _) = carried::grown(deployment, &before).await;
-                let pods = deployment.topology.pods.iter().zip(&grown);
-                for (pod, grown) in pods {
-                    let Some(of) = pod.service.as_ref().filter(|s| s.instance == *instance) else {
-                        continue;
-                    };
-                    let counted = Counted {
-                        received: grown.of(INBOUND).requests,
-                        made: grown.of(OUTBOUND).requests,
-                    };
-                    passed.push((name.clone(), expected.check(sides, pod, of, counted)));
-                }
-            }
-        }
-    }
-    let mut proofs = vec![all_pass("every endpoint answers", answers)];
-    if sides.0.is_some() {
-        let claim = "every call that the graph states passes through the sidecars in its path";
-        proofs.push(all_pass(claim, passed));
-    }
-    proofs
-}
-
-async fn request(
-    graph: &ServiceGraph,
-    service: &str,
-    path: &str,
-    target: &tare_model::worker::Upstream,
-) -> Check {
-    let address = target.connect.parse().map_err(|_| "invalid address")?;
-    let protocol = graph.service(service).map(|s| s.protocol);
-    let protocol = protocol.unwrap_or(ServiceProtocol::Http);
-    let answer = probe::get_at(address, protocol, None, &target.authority, path).await;
-    match answer {
-        Ok(answer) if answer.status < 400 => Ok(None),
-        Ok(answer) => Err(format!(
-            "status {}: {}",
-            answer.status,
-            first_line(&answer.text())
-        )),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn first_line(text: &str) -> String {
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(200)
-        .collect()
-}
-
-/// HTTP requests that a service receives and makes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counted {
-    received: u64,
-    made: u64,
-}
-
-/// The fewest that a request of the load leads to, by service.
-#[derive(Debug, Default)]
-struct Expected(BTreeMap<String, Counted>);
-
-impl Expected {
-    fn add(&mut self, graph: &ServiceGraph, service: &str, path: &str, times: u64) {
-        let Some(called) = graph.service(service) else {
-            return;
-        };
-        if called.protocol != ServiceProtocol::Tcp {
-            self.0.entry(service.to_owned()).or_default().received += times;
-        }
-        let path = path.split('?').next().unwrap_or(path);
-        let endpoint = called.endpoints.iter().find(|e| e.path == path);
-        let steps = endpoint.iter().flat_map(|e| &e.calls);
-        for call in steps.flat_map(|s| &s.parallel).filter(|c| c.share >= 1.0) {
-            let times = times * u64::from(call.times);
-            let is_tcp = graph
-                .service(&call.service)
-                .is_some_and(|s| s.protocol == ServiceProtocol::Tcp);
-            if !is_tcp {
-                self.0.entry(service.to_owned()).or_default().made += times;
-            }
-            self.add(graph, &call.service, &call.path, times);
-        }
-    }
-
-    fn check(&self, sides: Sides, pod: &Pod, service: &PodService, found: Counted) -> Check {
-        // Each replica receives a part only.
-        let replicated = service.replica.is_some();
-        let expected = match self.0.get(&service.service) {
-            Some(expected) if !replicated => *expected,
-            _ => Counted::default(),
-        };
-        let is_inbound = pod.has_inbound(sides);
-        let (left, due) = (found.made, expected.made);
-        if sides.outbound() && left < due {
-            return Err(format!(
-                "{left} requests left the sidecar of {}, expected at least {due}: the others went past it",
-                pod.name
-            ));
-        }
-        let (reached, due) = (found.received, expected.received);
-        // With a proxy only at the entry, calls between services pass none.
-        let due = match sides.inbound(pod) || pod.callers == [0] {
-            true => due,
-            false => 0,
-        };
-        if is_inbound && reached < due {
-            return Err(format!(
-                "{reached} requests reached the sidecar of {}, expected at least {due}: the others went past it",
-                pod.name
-            ));
-        }
-        Ok(None)
-    }
-}
-
 #[cfg(test)]
-#[path = "command_tests.rs"]
 mod tests;

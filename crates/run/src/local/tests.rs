@@ -1,0 +1,106 @@
+//! The environment, without a trial.
+
+use super::*;
+use std::net::{Ipv4Addr, TcpListener};
+
+use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
+use tare_model::plan::{EnvironmentKind, Margins};
+
+fn local(temporary: &Path) -> Local {
+    Local::new(LocalSettings {
+        tare: std::env::current_exe().unwrap(),
+        envoy: install::Settings::default(),
+        temporary: temporary.to_owned(),
+        idle: None,
+    })
+    .unwrap()
+}
+
+fn bare(instances: u32) -> Plan {
+    Plan {
+        schema_version: tare_model::SCHEMA_VERSION,
+        name: "test".to_owned(),
+        description: String::new(),
+        environment: EnvironmentKind::Local,
+        kubernetes: None,
+        workload: topology::tests::workload(instances),
+        baseline: String::new(),
+        meshes: Vec::new(),
+        loads: Vec::new(),
+        repeats: 1,
+        until: None,
+        at_once: false,
+        gate: None,
+        reruns: 0,
+        margins: Margins::default(),
+        seed: 1,
+        prices: None,
+        sweep: None,
+        block_groups: Vec::new(),
+    }
+}
+
+async fn prepared(local: &mut Local, plan: &Plan) -> Result<Fingerprint, EnvironmentError> {
+    local.prepare(plan, &mut |_| {}).await
+}
+
+#[tokio::test]
+async fn a_plan_that_cannot_be_deployed_is_rejected_before_the_first_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = prepared(&mut local(dir.path()), &bare(40_000)).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("more pods than"), "{error}");
+
+    let deep = dir.path().join("d".repeat(100));
+    std::fs::create_dir(&deep).unwrap();
+    let mut local = local(&deep);
+    prepared(&mut local, &bare(1)).await.unwrap();
+    let mut plan = bare(1);
+    plan.meshes.push(Mesh {
+        name: "envoy".to_owned(),
+        title: String::new(),
+        data_plane: DataPlaneKind::EnvoySidecar,
+        settings: MeshSettings::default(),
+        exec: None,
+        kubernetes: None,
+        feature: None,
+    });
+    let error = prepared(&mut local, &plan).await.unwrap_err();
+    assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
+    assert!(error.to_string().contains("set TMPDIR"), "{error}");
+}
+
+/// The port is taken on the address of this network only: on all addresses it would disturb
+/// tests that run at the same time.
+#[tokio::test]
+async fn a_port_that_is_taken_is_found_before_the_first_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut local = local(dir.path());
+    prepared(&mut local, &bare(1)).await.unwrap();
+    let pod = Ipv4Addr::new(127, local.networks[0].second(), 0, 1);
+    let _held = TcpListener::bind((pod, APPLICATION_PORT)).unwrap();
+    let error = prepared(&mut local, &bare(1)).await.unwrap_err();
+    assert!(matches!(error, EnvironmentError::Missing { .. }), "{error}");
+    assert!(
+        error.to_string().contains("port 15080 is not free"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("ss -ltnp"), "{error}");
+}
+
+#[tokio::test]
+async fn deployments_at_the_same_time_have_different_addresses_in_the_namespace_of_the_run() {
+    if !namespace::tests::permitted() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut local = local(dir.path());
+    let mut plan = bare(1);
+    let service = &mut plan.workload.graph.services[0];
+    service.command =
+        serde_json::from_value(serde_json::json!({"run": ["front"], "network": "own"})).unwrap();
+    prepared(&mut local, &plan).await.unwrap();
+    let (_, first) = local.free_network().unwrap();
+    let (_, second) = local.free_network().unwrap();
+    assert_ne!(first.second(), second.second());
+}
