@@ -147,7 +147,7 @@ pub(super) fn service_problem(
         );
     }
     match s.port {
-        None => return wrong("port", &"no `port`", "that of the Kubernetes Service"),
+        None => return wrong("port", &"no `port`", "the port of the Kubernetes Service"),
         Some(0) => return wrong("port", &0, "1 to 65535"),
         Some(_) => {}
     }
@@ -162,7 +162,7 @@ pub(super) fn service_problem(
     if let Some((key, _)) = others.into_iter().find(|(_, is_set)| *is_set) {
         return wrong(
             key,
-            &"it",
+            &format!("`{key}`"),
             "only `name`, `protocol`, `port` and `endpoints` with `application`",
         );
     }
