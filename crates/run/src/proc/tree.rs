@@ -91,19 +91,32 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
-    /// A shell whose child burns CPU and ends, and whose next child runs until its input is closed.
+    /// A shell, which ends with its children when this is dropped.
+    struct Shell(std::process::Child);
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            for child in children(self.0.id()) {
+                let _ = Command::new("kill").arg(child.to_string()).status();
+            }
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A shell whose child burns CPU and ends, and whose next child runs until it is killed.
     #[test]
     fn children_are_part_of_it_while_they_run_and_after_they_have_ended() {
         let script = "read x; sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; echo done; read x; \
-                      cat & wait";
-        let mut shell = Command::new("sh")
-            .args(["-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut tree = Tree::new(shell.id());
-        let mut alone = Process::new(shell.id());
+                      sleep 600 & wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut guard = Shell(pipes.spawn().unwrap());
+        let shell = &mut guard.0;
+        let pid = shell.id();
+        let mut tree = Tree::new(pid);
+        let mut alone = Process::new(pid);
         let before = tree.usage().unwrap();
         let mut stdin = shell.stdin.take().unwrap();
         stdin.write_all(b"\n").unwrap();
@@ -111,11 +124,17 @@ mod tests {
         assert_eq!(lines.next().unwrap().unwrap(), "done");
         let own = alone.usage().unwrap().cpu_ns;
         let after = tree.usage().unwrap();
-        // A loop of 100,000 rounds takes longer than two ticks.
-        assert!(after.cpu_ns >= own + 20_000_000, "{own} of {after:?}");
+        // A loop of 100,000 rounds takes longer than a tick.
+        assert!(after.cpu_ns >= own + 10_000_000, "{own} of {after:?}");
         assert!(after.cpu_ns > before.cpu_ns);
         stdin.write_all(b"\n").unwrap();
-        while children(shell.id()).is_empty() {
+        // Before it has become another program, the child shares the memory of the shell.
+        let is_sleep = |child: u32| {
+            let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            line.starts_with(b"sleep")
+        };
+        while !children(pid).into_iter().any(is_sleep) {
+            assert!(shell.try_wait().unwrap().is_none(), "the shell has ended");
             std::thread::yield_now();
         }
         let with_child = tree.usage().unwrap();
@@ -125,12 +144,7 @@ mod tests {
             tree.pss_bytes()
                 .is_none_or(|b| b > alone.pss_bytes().unwrap_or(0))
         );
-        for child in children(shell.id()) {
-            let kill = Command::new("kill").arg(child.to_string()).status();
-            assert!(kill.unwrap().success());
-        }
-        drop(stdin);
-        shell.wait().unwrap();
+        drop(guard);
         assert_eq!(tree.usage(), None);
     }
 }
