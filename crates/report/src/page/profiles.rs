@@ -1,7 +1,6 @@
 //! Profiles: CPU time per request by group of code, links to flame graphs, and differences.
 
 use tare_model::summary::{MeshProfile, ProfileDifference, Summary};
-use tare_model::worker::Plane;
 
 use super::html::Html;
 use super::parts::{caption, close_table, figure, open_section, open_table, plain};
@@ -84,14 +83,20 @@ fn graphs(page: &mut Html, load: &str, meshes: &[&MeshProfile]) {
             link(page, &plane.graph, "flame graph");
             page.raw(", ");
             link(page, &plane.pprof, "pprof");
-            if plane.plane == Plane::ControlPlane {
-                for path in &mesh.served {
-                    page.raw(", ");
-                    link(page, path, path.rsplit('/').next().unwrap_or(path));
-                }
-            }
             page.raw("</td></tr>\n");
         }
+        if mesh.served.is_empty() {
+            continue;
+        }
+        page.raw("<tr>").tag("th scope=\"row\"", &mesh.mesh);
+        page.tag("td class=\"l\"", "control plane, as it serves itself");
+        plain(page, "");
+        page.raw("<td>");
+        for (i, path) in mesh.served.iter().enumerate() {
+            page.raw(if i > 0 { ", " } else { "" });
+            link(page, path, path.rsplit('/').next().unwrap_or(path));
+        }
+        page.raw("</td></tr>\n");
     }
     close_table(page);
 }

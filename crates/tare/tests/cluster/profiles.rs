@@ -21,6 +21,7 @@ fn the_code_of_proxies_and_control_plane_is_profiled() {
         .arg(&dir);
     for set in [
         "meshes=istio/minimal",
+        "baseline=istio/minimal",
         "repeats=1",
         "reruns=0",
         "load.rate=60",

@@ -35,7 +35,9 @@ impl MergedStacks {
         if let Some(sampling) = &mut self.sampling {
             sampling.limits.extend(control_plane.limits);
         }
-        for process in control_plane.processes {
+        let processes = control_plane.processes.into_iter();
+        // An idle program has no samples at the low rate of pprof.
+        for process in processes.filter(|p| !p.stacks.is_empty()) {
             let of_pod = format!("{}/", process.name);
             self.processes.retain(|p| !p.name.starts_with(&of_pod));
             self.processes.push(process);
@@ -52,6 +54,7 @@ impl MergedStacks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::stacks::SampledStack;
     use tare_model::worker::Plane;
 
     fn process(name: &str) -> ProcessStacks {
@@ -59,7 +62,10 @@ mod tests {
             name: name.to_owned(),
             plane: Plane::ControlPlane,
             frames: Vec::new(),
-            stacks: Vec::new(),
+            stacks: vec![SampledStack {
+                frames: Vec::new(),
+                samples: 1,
+            }],
         }
     }
 
@@ -78,8 +84,12 @@ mod tests {
             };
             merged.add_sampling(node, sampling);
         }
+        let idle = ProcessStacks {
+            stacks: Vec::new(),
+            ..process("mesh/istiod-10")
+        };
         merged.add(PprofStacks {
-            processes: vec![process("mesh/istiod-1")],
+            processes: vec![process("mesh/istiod-1"), idle],
             limits: vec!["no functions of mesh/istiod-10: status 401".to_owned()],
         });
         let records: Vec<AgentRecord> = merged.records().collect();
