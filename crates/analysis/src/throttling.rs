@@ -4,8 +4,8 @@
 use tare_model::trial::{ProcessUse, Resources};
 use tare_model::verdict::{Finding, Grade, Reason};
 
-/// A trial is invalid if a quota stopped one of its containers for more than this share of the window, and
-/// suspect if a quota stopped one at all.
+/// A trial is invalid if a quota stopped one of its containers for more than this share of the window, summed over
+/// cores, and suspect if a quota stopped one at all.
 const THROTTLED_INVALID: f64 = 0.01;
 
 /// Adds findings if a quota stopped the control group of the whole trial, or containers.
@@ -32,14 +32,14 @@ fn of_containers(resources: &Resources) -> Option<Finding> {
     let share = ns / resources.window_ns.max(1) as f64;
     let more = match all.len() {
         1 => String::new(),
-        count => format!(" (and {} more for a shorter time)", count - 1),
+        count => format!(", and {} more", count - 1),
     };
     let grade = match share > THROTTLED_INVALID {
         true => Grade::Invalid,
         false => Grade::Suspect,
     };
     let found = format!(
-        "a CPU limit stopped {} for {:.1} ms, {:.2} % of the window{more}",
+        "a CPU limit stopped {} for {:.1} ms, summed over cores ({:.2} % of the window){more}",
         most.name,
         ns / 1e6,
         100.0 * share
@@ -102,11 +102,11 @@ mod tests {
     #[test]
     fn throttling_of_containers_is_judged_by_its_share_of_the_window() {
         assert_eq!(of(None, &[("a", None), ("b", Some(0))]), []);
-        let text = "a CPU limit stopped b for 90.0 ms, 0.90 % of the window".to_owned();
+        let text = "a CPU limit stopped b for 90.0 ms, summed over cores (0.90 % of the window)"
+            .to_owned();
         let found = of(None, &[("a", None), ("b", Some(90_000_000))]);
         assert_eq!(found, [(Grade::Suspect, text)]);
-        let text = "a CPU limit stopped a for 110.0 ms, 1.10 % of the window (and 1 more for a shorter \
-                    time)";
+        let text = "a CPU limit stopped a for 110.0 ms, summed over cores (1.10 % of the window), and 1 more";
         let found = of(None, &[("a", Some(110_000_000)), ("b", Some(1))]);
         assert_eq!(found, [(Grade::Invalid, text.to_owned())]);
     }

@@ -29,6 +29,9 @@ pub(super) fn with_variable(name: &str, prefix: &str) -> Vec<(u32, String)> {
 
 /// The processes that work in a directory.
 pub(super) fn working_in(dir: &Path) -> Vec<u32> {
+    let Ok(dir) = dir.canonicalize() else {
+        return Vec::new();
+    };
     let entries = fs::read_dir("/proc").into_iter().flatten();
     let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let is_there = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|d| d == dir);

@@ -159,7 +159,7 @@ impl Container {
                 return None;
             }
             run_queue_delay_ns = self.run_queue.read(pids.iter().map(String::as_str));
-            throttled_ns = self.throttling.ns();
+            throttled_ns = self.throttling.most_ns();
             self.last = (rss_bytes(&pids), self.working_set_bytes());
         }
         let usage = Usage {

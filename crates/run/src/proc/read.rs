@@ -54,19 +54,25 @@ impl Process {
     /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it
     /// comes from `/proc/PID/stat`, in ticks of 10 ms.
     pub(crate) fn usage(&mut self) -> Option<Usage> {
+        let (cpu_ns, rss_bytes) = self.cpu_and_rss()?;
+        let pid = self.pid.to_string();
+        Some(Usage {
+            cpu_ns,
+            run_queue_delay_ns: self.run_queue.read([pid.as_str()].into_iter()),
+            rss_bytes: Some(rss_bytes),
+            throttled_ns: None,
+        })
+    }
+
+    /// The same without run-queue delay: CPU time in nanoseconds, and resident memory in bytes.
+    pub(super) fn cpu_and_rss(&self) -> Option<(u64, u64)> {
         let stat = self.stat()?;
         let pages = parse::stat_resident_pages(&stat)?;
         let cpu_ns = match self.clock {
             Some(clock) => u64::try_from(clock_gettime(clock).ok()?.num_nanoseconds()).ok()?,
             None => parse::stat_cpu_ticks(&stat)? * tick_ns(),
         };
-        let pid = self.pid.to_string();
-        Some(Usage {
-            cpu_ns,
-            run_queue_delay_ns: self.run_queue.read([pid.as_str()].into_iter()),
-            rss_bytes: Some(pages * page_bytes()),
-            throttled_ns: None,
-        })
+        Some((cpu_ns, pages * page_bytes()))
     }
 
     /// Whether the process still runs.
@@ -147,10 +153,18 @@ impl Throttling {
     /// Throttled time so far, in nanoseconds, summed over cores and groups; `None` if no group has
     /// the counter (no CPU controller, or only the root group).
     pub(crate) fn ns(&self) -> Option<u64> {
-        self.files
-            .iter()
-            .filter_map(|file| cgroup::throttled_ns(&fs::read_to_string(file).ok()?))
-            .reduce(u64::saturating_add)
+        self.each().reduce(u64::saturating_add)
+    }
+
+    /// The same of the group with the most. A pod with one container has the quota of the container, so that both
+    /// groups count the same time.
+    pub(super) fn most_ns(&self) -> Option<u64> {
+        self.each().max()
+    }
+
+    fn each(&self) -> impl Iterator<Item = u64> {
+        let files = self.files.iter();
+        files.filter_map(|file| cgroup::throttled_ns(&fs::read_to_string(file).ok()?))
     }
 }
 

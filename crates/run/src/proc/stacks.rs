@@ -18,6 +18,7 @@ use tare_model::worker::WatchedProcess;
 
 use super::container::Groups;
 use super::symbols::{self, Mapping, Symbols};
+use super::tree;
 
 /// Buffer of each core: what the kernel permits every user by default (`perf_event_mlock_kb`).
 const BUFFER_BYTES: usize = 512 << 10;
@@ -120,6 +121,9 @@ impl StackSampler {
     ) -> io::Result<Self> {
         let processes = |watched: &WatchedProcess| match &watched.container {
             Some(id) => groups.map(|g| g.processes(id)).unwrap_or_default(),
+            None if watched.with_children => {
+                [vec![watched.pid], tree::children(watched.pid)].concat()
+            }
             None => vec![watched.pid],
         };
         let all: Vec<Vec<u32>> = watched.iter().map(processes).collect();

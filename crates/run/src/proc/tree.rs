@@ -35,7 +35,13 @@ impl Tree {
     /// CPU contains that of children which have ended, from the process that waited for them, in ticks of
     /// 10 ms. Resident memory counts what the processes share several times.
     pub(crate) fn usage(&mut self) -> Option<Usage> {
-        let mut sum = self.main.usage()?;
+        let (cpu_ns, rss_bytes) = self.main.cpu_and_rss()?;
+        let mut sum = Usage {
+            cpu_ns,
+            run_queue_delay_ns: None,
+            rss_bytes: Some(rss_bytes),
+            throttled_ns: None,
+        };
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         sum.cpu_ns += parse::stat_children_cpu_ticks(&stat)? * tick_ns();
         let now = children(self.pid);
@@ -43,9 +49,9 @@ impl Tree {
         for &pid in &now {
             let child = self.children.entry(pid);
             let child = child.or_insert_with(|| Process::new(pid));
-            if let Some(usage) = child.usage() {
-                sum.cpu_ns += usage.cpu_ns;
-                sum.rss_bytes = sum.rss_bytes.zip(usage.rss_bytes).map(|(a, b)| a + b);
+            if let Some((cpu_ns, rss_bytes)) = child.cpu_and_rss() {
+                sum.cpu_ns += cpu_ns;
+                sum.rss_bytes = sum.rss_bytes.map(|sum| sum + rss_bytes);
             }
         }
         let pids = now.iter().chain([&self.pid]).map(ToString::to_string);
@@ -64,15 +70,38 @@ impl Tree {
 
     /// The sum of the proportional set sizes in bytes; `None` without permission. It counts shared memory once.
     pub(crate) fn pss_bytes(&self) -> Option<u64> {
-        let children = self.children.values().filter_map(Process::pss_bytes);
-        Some(self.main.pss_bytes()? + children.sum::<u64>())
+        let children = self.children.values().filter(|child| child.is_same());
+        let children: Option<u64> = children.map(Process::pss_bytes).sum();
+        Some(self.main.pss_bytes()? + children?)
     }
 }
 
-/// The children of a process.
-fn children(pid: u32) -> Vec<u32> {
-    if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
-        let pids = text.split_ascii_whitespace();
+/// The children of a process, their children, and so on.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let mut all = children(pid);
+    let mut at = 0;
+    while let Some(pid) = all.get(at).copied() {
+        let more = children(pid);
+        all.extend(
+            more.into_iter()
+                .filter(|pid| !all.contains(pid))
+                .collect::<Vec<_>>(),
+        );
+        at += 1;
+    }
+    all
+}
+
+/// The children of a process, whichever of its threads has started them.
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
+    let lists: Vec<String> = lists.filter_map(Result::ok).collect();
+    if !lists.is_empty() {
+        let pids = lists.iter().flat_map(|list| list.split_ascii_whitespace());
         return pids.filter_map(|pid| pid.parse().ok()).collect();
     }
     // A kernel without CONFIG_PROC_CHILDREN.

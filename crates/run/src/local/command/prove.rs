@@ -60,7 +60,7 @@ pub(in super::super) async fn prove(
     }
     let mut proofs = vec![all_pass("every endpoint answers", answers)];
     if sides.0.is_some() {
-        let claim = "every call that the graph states passes through the sidecars in its path";
+        let claim = "every HTTP call that the graph states passes through the sidecars in its path";
         proofs.push(all_pass(claim, passed));
     }
     proofs

@@ -8,7 +8,7 @@ use nix::unistd::User;
 use tare_model::graph::{STORE_DATABASE, STORE_TABLE, STORE_USER};
 use tokio::io::AsyncWriteExt;
 
-use super::{Launch, Process, Scratch, data_directory};
+use super::{Launch, Process, Scratch, data_directory, sockets};
 use crate::environment::EnvironmentError;
 use crate::envoy::search::is_program;
 use crate::local::LocalSettings;
@@ -18,6 +18,8 @@ use crate::local::die::Conduct;
 pub(super) const DEBIAN: &str = "/usr/lib/postgresql";
 /// Users that it runs as if tare runs as root; the first that exists.
 const USERS: [&str; 2] = ["postgres", "nobody"];
+/// Its superuser, who may run programs, and whom no connection may name.
+const SUPERUSER: &str = "owner";
 /// Protocol 3.0.
 const PROTOCOL: u32 = 3 << 16;
 
@@ -69,6 +71,9 @@ pub(in crate::local) struct Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
+        // Of a trial that ended before its datastores had started.
+        let left = sockets::working_in(&self.path);
+        left.into_iter().for_each(sockets::kill);
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -104,7 +109,7 @@ impl Installed {
             installed.make(&template)?;
             let initdb = installed.bin.join("initdb").display().to_string();
             let dir = template.display().to_string();
-            let user = format!("--username={STORE_USER}");
+            let user = format!("--username={SUPERUSER}");
             let arguments = [
                 initdb.as_str(),
                 "--no-sync",
@@ -114,7 +119,10 @@ impl Installed {
                 user.as_str(),
                 dir.as_str(),
             ];
-            installed.run(launch, &template, &arguments, None).await
+            installed.run(launch, &template, &arguments, None).await?;
+            let only = format!("host {STORE_DATABASE} {STORE_USER} all trust\n");
+            let file = template.join("pg_hba.conf");
+            fs::write(&file, only).map_err(|e| format!("{}: {e}", file.display()))
         };
         made.await
             .map_err(|e| EnvironmentError::start("initdb", e))?;
@@ -139,7 +147,10 @@ impl Installed {
             .create(dir)
             .map_err(failed)?;
         match self.conduct.user {
-            Some((uid, gid)) => chown(dir, Some(uid), Some(gid)).map_err(failed),
+            Some((uid, gid)) => chown(dir, Some(uid), Some(gid)).map_err(|e| {
+                let remedy = "run tare as root of the machine, or as another user than root";
+                format!("give {} to user {uid}: {e}; {remedy}", dir.display())
+            }),
             None => Ok(()),
         }
     }
@@ -243,7 +254,9 @@ fn user() -> Result<(u32, u32), EnvironmentError> {
 /// The statements that fill a database, one on each line, as the server expects them when it runs alone.
 fn statements(values: &[(String, String)]) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let mut statements = format!("{STORE_TABLE}\n");
+    let mut statements = format!(
+        "{STORE_TABLE}\nCREATE ROLE {STORE_USER} LOGIN\nGRANT ALL ON entries TO {STORE_USER}\n"
+    );
     // Values of any size travel as they are: none is compressed.
     statements += "ALTER TABLE entries ALTER value SET STORAGE EXTERNAL\n";
     for (key, value) in values {

@@ -29,6 +29,18 @@ pub(super) fn find(path: &[PathBuf]) -> Result<PathBuf, EnvironmentError> {
     })
 }
 
+/// Commands that it refuses, because every user of the machine can connect to it, and it may run as root.
+const REFUSED: [&str; 8] = [
+    "CONFIG",
+    "MODULE",
+    "DEBUG",
+    "REPLICAOF",
+    "SLAVEOF",
+    "SAVE",
+    "BGSAVE",
+    "SHUTDOWN",
+];
+
 /// Its arguments: no persistence, no password, and only this address.
 pub(super) fn arguments(address: SocketAddrV4, dir: &Path) -> Vec<String> {
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
@@ -49,7 +61,14 @@ pub(super) fn arguments(address: SocketAddrV4, dir: &Path) -> Vec<String> {
         "--protected-mode",
         "no",
     ];
-    arguments.map(str::to_owned).into()
+    let refused = REFUSED
+        .iter()
+        .flat_map(|name| ["--rename-command", name, ""]);
+    arguments
+        .into_iter()
+        .chain(refused)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Stores these values.

@@ -1,5 +1,6 @@
 //! The processes of a trial: how each starts, and when it is ready.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::SocketAddrV4;
@@ -26,6 +27,7 @@ use super::super::probe::ProbeError;
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
 use crate::lines::Lines;
+use crate::proc::tree;
 
 /// Time limit for a part to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -170,8 +172,12 @@ impl Part {
         let Some((name, mark)) = self.mark() else {
             return Vec::new();
         };
-        let children = command::marked(&mark).into_iter().filter(|pid| *pid != own);
+        // A program can overwrite the environment in which the mark is, and leave the tree of processes.
+        let mut children: BTreeSet<u32> = command::marked(&mark).into_iter().collect();
+        children.extend(tree::descendants(own));
+        children.remove(&own);
         let named = children
+            .into_iter()
             .map(|pid| WatchedProcess::process(format!("{name}/process-{pid}"), self.plane, pid));
         named.collect()
     }

@@ -141,13 +141,13 @@ fn the_quota_of_the_pod_stops_its_containers() {
     let (a, root) = (id('a'), tempfile::tempdir().unwrap());
     let own = v2_group(root.path(), &format!("kubepods/pod1/{a}"));
     let pod = own.parent().unwrap();
-    fs::write(pod.join("cpu.stat"), "usage_usec 9\nthrottled_usec 2\n").unwrap();
+    fs::write(pod.join("cpu.stat"), "usage_usec 9\nthrottled_usec 52\n").unwrap();
     fs::write(root.path().join("cpu.stat"), "throttled_usec 1000\n").unwrap();
     let mut container = Groups::below(root.path()).container(&a).unwrap();
     let (usage, _) = container.usage(0, true).unwrap();
     assert_eq!(
         usage.throttled_ns,
-        Some(42_000),
-        "of the container and its pod, not of the machine"
+        Some(52_000),
+        "of the pod, not of the machine"
     );
 }
