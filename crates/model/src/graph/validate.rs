@@ -14,6 +14,10 @@ use service::service;
 
 /// Largest request or response body, in bytes.
 pub const BYTES_MAX: u32 = 16 << 20;
+/// Most characters of a name.
+const NAME_MAX: usize = 40;
+/// Most characters of the name of a Kubernetes Service.
+const ENTRY_NAME_MAX: usize = 63;
 /// Most replicas of a service.
 pub(crate) const REPLICAS_MAX: u32 = 16;
 
@@ -64,8 +68,12 @@ fn validate(graph: &ServiceGraph) -> Checked {
     }
     let names = graph.services.iter().map(|s| s.name.as_str());
     unique("services", "service", "name", names)?;
+    let max = graph
+        .application
+        .as_ref()
+        .map_or(NAME_MAX, |_| ENTRY_NAME_MAX);
     for (i, s) in graph.services.iter().enumerate() {
-        name(&format!("services[{i}].name"), &s.name)?;
+        name_up_to(max, &format!("services[{i}].name"), &s.name)?;
     }
     for (i, s) in graph.services.iter().enumerate() {
         service(graph, &format!("services[{i}]"), s)?;
@@ -83,15 +91,19 @@ fn validate(graph: &ServiceGraph) -> Checked {
 }
 
 fn name(at: &str, text: &str) -> Checked {
+    name_up_to(NAME_MAX, at, text)
+}
+
+fn name_up_to(max: usize, at: &str, text: &str) -> Checked {
     let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let good = (1..=40).contains(&text.len())
+    let good = (1..=max).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && !text.ends_with('-')
         && text.chars().all(letters);
     if good {
         return Ok(());
     }
-    let expected = "1 to 40 lower-case letters, digits and hyphens, a letter first";
+    let expected = format!("1 to {max} lower-case letters, digits and hyphens, a letter first");
     Err(found(at, format!("name {text:?}"), expected))
 }
 

@@ -48,6 +48,29 @@ fn a_good_graph_is_valid_and_lists_its_callees() {
 }
 
 #[test]
+fn an_entry_point_has_a_name_of_a_kubernetes_service() {
+    let graph = |length: usize, application: Value| -> ServiceGraph {
+        let name = "a".repeat(length);
+        serde_json::from_value(json!({"name": "shop", "application": application,
+            "services": [{"name": name, "protocol": "http", "port": application.is_object().then_some(80),
+                "endpoints": [{"path": "/"}]}],
+            "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": name, "path": "/"}]}]}))
+        .unwrap()
+    };
+    let application = json!({"manifests": ["k8s"]});
+    assert_eq!(graph(63, application.clone()).validate(), Ok(()));
+    assert_eq!(graph(40, Value::Null).validate(), Ok(()));
+    for (length, application, max) in [(64, application, "63"), (41, Value::Null, "40")] {
+        let error = graph(length, application)
+            .validate()
+            .unwrap_err()
+            .to_string();
+        let expected = format!("expected 1 to {max} lower-case letters");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
+
+#[test]
 fn every_fault_is_reported_with_its_location() {
     let call = "/services/0/endpoints/0/calls/0";
     let faults = [

@@ -220,6 +220,17 @@ async fn a_container_that_keeps_ending_is_named_at_once_with_its_last_output() {
 }
 
 #[tokio::test]
+async fn an_error_of_a_secret_contains_its_key_but_not_its_value() {
+    let server = server().await;
+    let number = MANIFESTS.replace("password: hush-hush", "pin: 12345678");
+    let error = failure(&server, &number).await;
+    assert!(
+        error.contains(".stringData.pin: expected string") && !error.contains("12345678"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn an_application_that_is_never_ready_is_named_with_the_reason() {
     let server = server().await;
     server.world.lock().unwrap().never_ready = true;
@@ -251,20 +262,28 @@ async fn objects_that_tare_would_not_remove_are_refused_before_anything_is_creat
     let before = server.paths("");
     let home = tempfile::tempdir().unwrap();
     let more = "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: acme}\n\
-                ---\napiVersion: acme.example/v1\nkind: Queue\nmetadata: {name: q}\n";
-    let plan = plan(&server, home.path(), &format!("{MANIFESTS}{more}"));
+                ---\napiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: t}\n";
+    let foreign = "---\napiVersion: acme.example/v1\nkind: Queue\nmetadata: {name: q}\n";
     let mut cluster = environment();
-    let error = cluster
-        .prepare(&plan, &mut |_| {})
-        .await
-        .unwrap_err()
-        .to_string();
-    for part in [
-        "ClusterRole/acme is cluster-scoped",
-        "Queue/q: the cluster has no kind Queue in acme.example/v1",
-        "`exclude`",
-    ] {
-        assert!(error.contains(part), "{error}");
+    let cases = [
+        (more, "ClusterRole/acme is cluster-scoped"),
+        (
+            more,
+            "Telemetry/t: the cluster has no kind Telemetry in telemetry.istio.io/v1",
+        ),
+        (
+            foreign,
+            "Queue/q is refused: found the API group acme.example",
+        ),
+    ];
+    for (more, part) in cases {
+        let plan = plan(&server, home.path(), &format!("{MANIFESTS}{more}"));
+        let prepared = cluster.prepare(&plan, &mut |_| {}).await;
+        let error = prepared.unwrap_err().to_string();
+        assert!(
+            error.contains(part) && error.contains("`exclude`"),
+            "{error}"
+        );
     }
     assert!(cluster.close().await.is_empty());
     assert_eq!(server.paths(""), before);

@@ -440,6 +440,16 @@ async fn answer(
     Ok(world.answer(&parts, &path, &selector, &body))
 }
 
+/// Returns why server-side apply refuses a Secret; the message contains its value.
+fn wrong_type(object: &Value) -> Option<String> {
+    let mut entries = object["stringData"].as_object()?.iter();
+    let (key, value) = entries.find(|(_, value)| !value.is_string())?;
+    Some(format!(
+        "failed to create typed patch object: .stringData.{key}: expected string, got \
+         &value.valueUnstructured{{Value:{value}}}"
+    ))
+}
+
 /// Responses to requests.
 impl World {
     fn answer(&mut self, parts: &Parts, path: &str, selector: &str, body: &[u8]) -> Answer {
@@ -528,6 +538,9 @@ impl World {
             tare_model::mesh::merge(&mut object, &patch);
             self.put(path, object)
         } else {
+            if let Some(why) = wrong_type(&patch) {
+                return message(StatusCode::BAD_REQUEST, &why);
+            }
             self.apply(path, patch)
         };
         reply(StatusCode::OK, &object)

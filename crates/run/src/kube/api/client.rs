@@ -73,6 +73,15 @@ impl ApiError {
         self.status == Some(404)
     }
 
+    /// Returns the error without values of the object, which may be secret: server-side apply quotes those of a wrong
+    /// type, such as `expected string, got &value.valueUnstructured{Value:1234}`.
+    fn without_values(mut self) -> Self {
+        if let Some(end) = self.found.find(", got ") {
+            self.found.truncate(end);
+        }
+        self
+    }
+
     /// Whether RBAC forbids the request.
     pub(crate) fn is_forbidden(&self) -> bool {
         self.status == Some(403)
@@ -253,13 +262,15 @@ impl ApiClient {
         requests.buffered(CONCURRENT_MAX).try_collect().await
     }
 
-    /// Applies objects of any kind, each with the path of its kind, as [`Self::apply_all`] does.
+    /// Applies objects of the user, each with the path of its kind, as [`Self::apply_all`] does. An error contains no
+    /// values of the objects.
     pub(crate) async fn apply_all_at(
         &self,
         objects: Vec<(String, Value)>,
     ) -> Result<Vec<Value>, ApiError> {
         let apply = |(path, object): (String, Value)| async move {
-            self.apply_at(Request::new(path), &object).await
+            let applied = self.apply_at(Request::new(path), &object).await;
+            applied.map_err(ApiError::without_values)
         };
         let requests = stream::iter(objects.into_iter().map(apply));
         requests.buffered(CONCURRENT_MAX).try_collect().await

@@ -7,34 +7,7 @@ use tare_model::graph::{Application, ServiceGraph};
 
 use super::fronts::target;
 use super::instance::{containers_mut, template};
-use super::{text, title};
-
-/// Kinds that are refused, and why.
-const REFUSED: [(&str, &str); 15] = [
-    ("Job", "beside a sidecar it may never end"),
-    ("CronJob", "it would run at any time of a measurement"),
-    (
-        "Pod",
-        "expected a Deployment, StatefulSet, DaemonSet or ReplicaSet",
-    ),
-    (
-        "ReplicationController",
-        "expected a Deployment, StatefulSet, DaemonSet or ReplicaSet",
-    ),
-    ("HorizontalPodAutoscaler", SCALES),
-    ("VerticalPodAutoscaler", SCALES),
-    ("ScaledObject", SCALES),
-    ("Ingress", ROUTES),
-    ("Gateway", ROUTES),
-    ("HTTPRoute", ROUTES),
-    ("GRPCRoute", ROUTES),
-    ("TLSRoute", ROUTES),
-    ("TCPRoute", ROUTES),
-    ("Route", ROUTES),
-    ("IngressRoute", ROUTES),
-];
-const SCALES: &str = "it would change the pods during a measurement";
-const ROUTES: &str = "it could send requests of others to the instances";
+use super::{refusal, text, title};
 
 /// Labels and annotations that decide whether a pod is in a mesh. Those of the plan's meshes replace them.
 const INJECTION: [&str; 9] = [
@@ -80,8 +53,8 @@ pub(super) fn check(objects: &[Value], graph: &ServiceGraph) -> Result<(), Strin
     let mut problems = Vec::new();
     let mut seen = BTreeSet::new();
     for object in objects {
-        let why = REFUSED.iter().find(|(kind, _)| object["kind"] == *kind);
-        problems.extend(why.map(|(_, why)| format!("{} is refused: {why}", title(object))));
+        let why = refusal::reason(object);
+        problems.extend(why.map(|why| format!("{} is refused: {why}", title(object))));
         if !seen.insert((super::kind(object), title(object))) {
             let name = title(object);
             problems.push(format!(

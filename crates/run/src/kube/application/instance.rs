@@ -34,6 +34,13 @@ pub(crate) fn template(object: &Value) -> Option<&Value> {
 }
 
 /// Containers and init containers of a pod template.
+pub(super) fn containers(template: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["/spec/containers", "/spec/initContainers"];
+    let lists = lists.into_iter().filter_map(|list| template.pointer(list));
+    lists.filter_map(Value::as_array).flatten()
+}
+
+/// Containers and init containers of a pod template, to change them.
 pub(super) fn containers_mut(template: &mut Value) -> impl Iterator<Item = &mut Value> {
     let spec = template.get_mut("spec").and_then(Value::as_object_mut);
     let lists = spec.into_iter().flat_map(|spec| spec.iter_mut());
@@ -77,12 +84,12 @@ impl Rendered {
     }
 }
 
-/// Adds a label or an annotation.
-fn add(metadata: &mut Value, part: &str, key: &str, value: Value) {
-    if !metadata[part].is_object() {
-        metadata[part] = json!({});
+/// Adds an entry to a map of an object, such as a label.
+fn add(object: &mut Value, part: &str, key: &str, value: Value) {
+    if !object[part].is_object() {
+        object[part] = json!({});
     }
-    metadata[part][key] = value;
+    object[part][key] = value;
 }
 
 /// Adapts the pod template of an object.
@@ -100,7 +107,7 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
         false => object["spec"]["replicas"].as_u64().unwrap_or(1),
     };
     let template = &mut object["spec"]["template"];
-    let own: Vec<String> = containers_mut(template)
+    let own: Vec<String> = containers(template)
         .map(|c| text(c, "/name").to_owned())
         .collect();
     let metadata = &mut template["metadata"];
@@ -137,10 +144,18 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
         }
     }
     let spec = &mut template["spec"];
+    let is_set = |value: &Value| match value {
+        Value::Object(map) => !map.is_empty(),
+        other => !other.is_null() && *other != "",
+    };
     let is_placed = ["nodeSelector", "affinity", "nodeName"]
         .iter()
-        .any(|key| !spec[*key].is_null());
-    if !is_placed {
+        .any(|key| is_set(&spec[*key]));
+    if is_placed {
+        for (key, value) in &settings.node_labels {
+            add(spec, "nodeSelector", key, value.as_str().into());
+        }
+    } else {
         let spread = spec["topologySpreadConstraints"].take();
         manifests::place(spec, names, settings, placement);
         if !spread.is_null() {
@@ -151,11 +166,16 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
         spec.retain(|_, value| !value.is_null());
     }
     spec["terminationGracePeriodSeconds"] = manifests::GRACE_S.into();
-    let secrets = settings.image_pull_secrets.iter();
-    let secrets: Vec<Value> = secrets.map(|s| json!({"name": s})).collect();
+    let own = spec["imagePullSecrets"].as_array();
+    let mut secrets = own.cloned().unwrap_or_default();
+    for name in &settings.image_pull_secrets {
+        let secret = json!({"name": name});
+        if !secrets.contains(&secret) {
+            secrets.push(secret);
+        }
+    }
     if !secrets.is_empty() {
-        let own = spec["imagePullSecrets"].as_array().cloned();
-        spec["imagePullSecrets"] = [own.unwrap_or_default(), secrets].concat().into();
+        spec["imagePullSecrets"] = secrets.into();
     }
 }
 

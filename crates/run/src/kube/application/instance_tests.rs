@@ -116,6 +116,78 @@ fn pods_of_an_application_join_the_mesh_and_get_the_pull_secrets() {
     }
 }
 
+/// The pod specification of the Deployment, with `value` at `key`.
+fn spec_with(key: &str, value: Value, settings: &KubernetesSettings) -> Value {
+    let mut objects = shop();
+    objects[1]["spec"]["template"]["spec"][key] = value;
+    let [_, mut then] = deployed(&rendered(objects), settings, None);
+    then[0]["spec"]["template"]["spec"].take()
+}
+
+#[test]
+fn node_labels_of_the_plan_hold_for_all_pods() {
+    let settings = KubernetesSettings {
+        node_labels: [("pool".to_owned(), "tare".to_owned())].into(),
+        ..KubernetesSettings::default()
+    };
+    let anti_affinity = json!({"podAntiAffinity": {"x": 1}});
+    for (key, value, selector, is_spread) in [
+        (
+            "nodeSelector",
+            json!({"disk": "ssd"}),
+            json!({"disk": "ssd", "pool": "tare"}),
+            false,
+        ),
+        (
+            "nodeSelector",
+            json!({"pool": "other"}),
+            json!({"pool": "tare"}),
+            false,
+        ),
+        ("affinity", anti_affinity, json!({"pool": "tare"}), false),
+        ("nodeSelector", json!({}), json!({"pool": "tare"}), true),
+        ("affinity", json!({}), json!({"pool": "tare"}), true),
+    ] {
+        let spec = spec_with(key, value, &settings);
+        assert_eq!(spec["nodeSelector"], selector, "{key}");
+        let spread = spec["topologySpreadConstraints"].is_array();
+        assert_eq!(spread, is_spread, "{key}: {spec}");
+    }
+}
+
+#[test]
+fn a_pull_secret_of_the_application_and_of_the_plan_is_there_once() {
+    let settings = KubernetesSettings {
+        image_pull_secrets: vec!["pull".into(), "more".into()],
+        ..KubernetesSettings::default()
+    };
+    let own = json!([{"name": "own"}, {"name": "pull"}]);
+    assert_eq!(
+        spec_with("imagePullSecrets", own, &settings)["imagePullSecrets"],
+        json!([{"name": "own"}, {"name": "pull"}, {"name": "more"}])
+    );
+}
+
+#[test]
+fn the_digest_is_the_same_when_a_chart_generates_its_secrets_anew() {
+    let of = |password: &str, checksum: &str, image: &str| {
+        let mut objects = shop();
+        let template = &mut objects[1]["spec"]["template"];
+        template["metadata"]["annotations"] = json!({"checksum/secret": checksum, "b": "c"});
+        template["spec"]["containers"][0]["image"] = image.into();
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"},
+            "data": {"password": password}, "stringData": {"other": password}});
+        objects.as_array_mut().unwrap().push(secret);
+        let rendered = rendered(objects);
+        let deployed = rendered.objects.iter().find(|o| o["kind"] == "Secret");
+        assert_eq!(deployed.unwrap()["data"]["password"], password);
+        rendered.digest
+    };
+    let first = of("MTIz", "1", "web:v1");
+    assert_eq!(first, of("NDU2", "2", "web:v1"));
+    assert_ne!(first, of("MTIz", "1", "web:v2"));
+}
+
 #[test]
 fn the_number_of_pods_of_a_daemon_set_is_in_its_status() {
     let set = |status: Value| {

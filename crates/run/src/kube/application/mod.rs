@@ -5,6 +5,7 @@ mod check;
 mod fronts;
 mod instance;
 mod references;
+mod refusal;
 mod render;
 
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ impl Rendered {
         application: &Application,
         graph: &ServiceGraph,
     ) -> Result<Self, EnvironmentError> {
-        let digest = sha256(Value::from(objects.clone()).to_string().as_bytes());
+        let digest = digest(objects.clone());
         let mut objects = check::included(objects, application).map_err(refused)?;
         let references = References::of(&objects, &graph.name);
         objects.retain(|o| o["kind"] != "Namespace");
@@ -96,6 +97,21 @@ pub(crate) async fn objects(
 ) -> Result<Vec<Value>, EnvironmentError> {
     let objects = render(helm, application, &graph.name).await?;
     Ok(Rendered::new(objects, application, graph)?.objects)
+}
+
+/// Digest of rendered objects. Of a Secret it covers only the name: charts generate passwords anew, and short ones could
+/// be guessed. Annotations `checksum/...` of pod templates, which change with them, are left out.
+fn digest(mut objects: Vec<Value>) -> String {
+    for object in &mut objects {
+        if object["kind"] == "Secret" {
+            *object = title(object).into();
+        }
+        let annotations = object.pointer_mut("/spec/template/metadata/annotations");
+        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+            annotations.retain(|key, _| !key.starts_with("checksum/"));
+        }
+    }
+    sha256(Value::from(objects).to_string().as_bytes())
 }
 
 fn refused(found: String) -> EnvironmentError {

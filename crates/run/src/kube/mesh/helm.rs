@@ -166,11 +166,12 @@ pub(crate) fn tail(text: &str) -> &str {
     &text[from..]
 }
 
-/// Reads manifests as kubectl does, which follows YAML 1.1 for octal numbers. Messages have no excerpts, because manifests
-/// may contain secrets.
+/// Reads manifests as kubectl and Helm do: octal numbers follow YAML 1.1, and the last one of duplicate keys wins.
+/// Messages have no excerpts, because manifests may contain secrets.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
         with_snippet: false,
     };
     serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())
@@ -231,5 +232,7 @@ mod tests {
             [json!({"kind": "A"}), json!({"kind": "B", "x": "---\ny\n"})]
         );
         assert!(documents("a: [").is_err());
+        let twice = documents("labels: {a: 1}\nb: 2\nlabels: {c: 3, c: 4}\n").unwrap();
+        assert_eq!(twice, [json!({"labels": {"c": 4}, "b": 2})]);
     }
 }

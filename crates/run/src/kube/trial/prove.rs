@@ -20,7 +20,7 @@ use crate::kube::objects::{Container, Pod};
 
 /// Maximum number of pods of the called services that receive a request in plain text.
 const PLAINTEXT_PODS_MAX: usize = 2;
-/// A request without a response in this time counts as refused.
+/// A request to a server of tare without a response in this time counts as refused.
 const PLAINTEXT_ANSWER_WITHIN: Duration = Duration::from_secs(4);
 
 /// Proofs before the load. Also finds the containers to sample, saves the artifacts of the trial,
@@ -59,7 +59,9 @@ fn proxies(deployment: &Deployment) -> Proof {
             }
         };
     };
-    let is_ready = |pod: &Pod<'_>| pod.status_of(sidecar).is_some_and(Container::is_ready);
+    let is_ready = |pod: &Pod<'_>| {
+        !pod.is_own(sidecar) && pod.status_of(sidecar).is_some_and(Container::is_ready)
+    };
     let missing: Vec<String> = pods().filter(|p| !is_ready(p)).map(Pod::title).collect();
     let ready = total - missing.len();
     let mut seen = format!("{sidecar} is ready in {ready} of {total} pods");
@@ -129,9 +131,16 @@ async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
     let mut refused = Vec::new();
     for (pod, front, port) in pods.take(PLAINTEXT_PODS_MAX) {
         let request = api.pod_text((pod.namespace(), pod.name()), port, &front.path);
-        match tokio::time::timeout(PLAINTEXT_ANSWER_WITHIN, request).await {
+        let answer = match front.of_user {
+            // The application of the user may be slow. The client's own limit applies.
+            true => Ok(request.await),
+            false => tokio::time::timeout(PLAINTEXT_ANSWER_WITHIN, request).await,
+        };
+        match answer {
             Ok(Ok(_)) => answered += 1,
-            Ok(Err(error)) if front.of_user && is_answer(&error) => answered += 1,
+            Ok(Err(error)) if front.of_user && is_answer(&error, deployment.is_strict()) => {
+                answered += 1;
+            }
             Ok(Err(error)) => refused.push(format!("{}: {}", pod.title(), error.found)),
             Err(_) => refused.push(format!("{}: no response", pod.title())),
         }
@@ -148,10 +157,16 @@ async fn plaintext(api: &ApiClient, deployment: &Deployment) -> Proof {
     proof("plain text from outside the mesh is answered", holds, seen)
 }
 
-/// Whether an error is the answer of the user's application. A proxy refuses with the status 403, or closes the connection.
-fn is_answer(error: &ApiError) -> bool {
-    let is_closed = error.found.contains("error trying to reach service");
-    error.status.is_some_and(|s| s != 403) && !is_closed
+/// Whether an error is the answer of the user's application. A proxy with strict mutual TLS refuses with the status 403,
+/// or closes the connection. The API server refuses with 403 as well, if the role lacks `pods/proxy`.
+fn is_answer(error: &ApiError, is_strict: bool) -> bool {
+    let of_server = [
+        "error trying to reach service",
+        "cannot get resource \"pods/proxy\"",
+    ];
+    let is_of_server = of_server.iter().any(|text| error.found.contains(text));
+    let is_of_proxy = is_strict && error.status == Some(403);
+    error.status.is_some() && !is_of_server && !is_of_proxy
 }
 
 /// Proves after the load that the proxies' own counters grew.
@@ -308,17 +323,22 @@ mod tests {
             status,
             found: found.into(),
         };
-        assert!(is_answer(&error(Some(404), "404 Not Found: no page")));
-        assert!(is_answer(&error(
-            Some(503),
-            "503 Service Unavailable: later"
-        )));
-        assert!(!is_answer(&error(
-            Some(503),
-            "error trying to reach service: EOF"
-        )));
-        assert!(!is_answer(&error(Some(403), "403 Forbidden: ")));
-        assert!(!is_answer(&error(None, "no response within 30 s")));
+        let closed = error(Some(503), "error trying to reach service: EOF");
+        let refused = "pods \"web:80\" is forbidden: User \"u\" cannot get resource \"pods/proxy\" in API group \"\"";
+        for is_strict in [false, true] {
+            let is_answer = |error: &ApiError| is_answer(error, is_strict);
+            assert!(is_answer(&error(Some(404), "404 Not Found: no page")));
+            assert!(is_answer(&error(
+                Some(503),
+                "503 Service Unavailable: later"
+            )));
+            assert!(!is_answer(&closed));
+            assert!(!is_answer(&error(Some(403), refused)));
+            assert!(!is_answer(&error(None, "no response within 30 s")));
+        }
+        let forbidden = error(Some(403), "403 Forbidden: ");
+        assert!(is_answer(&forbidden, false), "no proxy refuses");
+        assert!(!is_answer(&forbidden, true));
     }
 
     #[test]
