@@ -15,7 +15,7 @@ use super::application::{Front, Rendered};
 use super::cleanup::Snapshot;
 use super::ledger::Ledger;
 use super::leftovers::refuse_other_runs;
-use super::mesh::{Helm, MeshInstaller};
+use super::mesh::{Helm, MeshInstaller, refuse_existing};
 use super::objects::names::Names;
 use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
@@ -65,6 +65,10 @@ impl Cluster {
                 mesh: None,
             },
         };
+        for mesh in &plan.meshes {
+            let section = mesh.kubernetes.as_ref();
+            section.map_or(Ok(()), |m| refuse_existing(&ledger.before, &mesh.name, m))?;
+        }
         node::release(&api, &names.run).await?;
         let application = Rendered::prepare(&api, &settings, &plan.workload.graph).await?;
         let nodes = node::usable(&api, &settings).await?;

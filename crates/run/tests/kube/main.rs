@@ -4,6 +4,7 @@
 mod application;
 mod container_ends;
 mod interrupted_runs;
+mod ownership;
 mod pods;
 mod proxy_config;
 mod rbac;

@@ -40,6 +40,9 @@ const TAIL_BYTES: i64 = 4_000;
 /// How long the server may keep a watch open, in seconds.
 const WATCH_S: u32 = 3600;
 
+/// Name of tare in the fields of the objects that it applies.
+pub(crate) const FIELD_MANAGER: &str = "tare";
+
 type HttpRequest = hyper::Request<Vec<u8>>;
 
 /// A request that failed.
@@ -283,7 +286,7 @@ impl ApiClient {
         object: &Value,
     ) -> Result<Value, ApiError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let params = PatchParams::apply("tare").force();
+        let params = PatchParams::apply(FIELD_MANAGER).force();
         self.retry(objects.patch(name, &params, &Patch::Apply(object))?)
             .await
     }

@@ -78,16 +78,18 @@ kinds! {
     VALIDATING = "ValidatingWebhookConfiguration", "admissionregistration.k8s.io" "v1" "validatingwebhookconfigurations", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
     CLUSTER_ROLE = "ClusterRole", "rbac.authorization.k8s.io" "v1" "clusterroles", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
     CLUSTER_ROLE_BINDING = "ClusterRoleBinding", "rbac.authorization.k8s.io" "v1" "clusterrolebindings", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
+    GATEWAY_CLASS = "GatewayClass", "gateway.networking.k8s.io" "v1" "gatewayclasses", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
 }
 
 /// Kinds that a snapshot compares, all of them cluster-scoped.
-pub(crate) const COMPARED: [Kind; 6] = [
+pub(crate) const COMPARED: [Kind; 7] = [
     NAMESPACE,
     CRD,
     MUTATING,
     VALIDATING,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
+    GATEWAY_CLASS,
 ];
 
 impl Kind {

@@ -5,4 +5,4 @@ pub(crate) mod kinds;
 pub(crate) mod kubeconfig;
 mod lines;
 
-pub(crate) use client::{ApiClient, ApiError};
+pub(crate) use client::{ApiClient, ApiError, FIELD_MANAGER};

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tare_model::mesh::Leftovers;
+use tare_model::mesh::MeshKubernetes;
 
-use crate::kube::api::kinds::{COMPARED, CONFIG_MAP, CRD, Kind, NAMESPACE, NODE};
-use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::api::kinds::{
+    COMPARED, CONFIG_MAP, CRD, GATEWAY_CLASS, Kind, MUTATING, NAMESPACE, NODE, VALIDATING,
+};
+use crate::kube::api::{ApiClient, ApiError, FIELD_MANAGER};
 use crate::kube::objects::names::{GENERATOR, MANAGED, name_of};
 
 /// Names of cluster-scoped objects by kind, names of ConfigMaps, and labels and taints of nodes.
@@ -24,38 +26,20 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Takes a snapshot without the objects that tare created.
     pub(crate) async fn take(api: &ApiClient) -> Result<Self, ApiError> {
-        Self::of(api, |object| {
-            object["metadata"]["labels"][MANAGED] != "tare"
-        })
-        .await
-    }
-
-    /// Takes a snapshot of all objects.
-    pub(crate) async fn take_all(api: &ApiClient) -> Result<Self, ApiError> {
-        Self::of(api, |_| true).await
-    }
-
-    async fn of(api: &ApiClient, include: fn(&Value) -> bool) -> Result<Self, ApiError> {
         let mut objects = BTreeMap::new();
         for kind in COMPARED {
-            let mut names = BTreeSet::new();
-            for object in api.list(kind, None, "").await? {
-                if include(&object) {
-                    names.insert(name_of(&object).to_owned());
-                }
-            }
+            let mut found = objects_of(api, kind).await?;
+            found.retain(|o| !is_own(o));
+            let names = found.iter().map(|o| name_of(o).to_owned()).collect();
             objects.insert(kind.plural.to_owned(), names);
         }
-        let mut nodes = BTreeSet::new();
-        for node in api.list(NODE, None, "").await? {
-            nodes.extend(marks(&node));
-        }
-        let maps = api.list(CONFIG_MAP, None, "").await?;
-        let config_maps = maps.iter().filter(|m| include(m)).map(path).collect();
+        let nodes = api.list(NODE, None, "").await?;
+        let mut config_maps = api.list(CONFIG_MAP, None, "").await?;
+        config_maps.retain(|m| !is_own(m));
         Ok(Self {
             objects,
-            nodes,
-            config_maps,
+            nodes: nodes.iter().flat_map(marks).collect(),
+            config_maps: config_maps.iter().map(path).collect(),
         })
     }
 
@@ -66,34 +50,55 @@ impl Snapshot {
             .is_some_and(|names| names.contains(name))
     }
 
-    /// Objects that only the later snapshot has: kind and name.
-    pub(crate) fn new_in(&self, now: &Self) -> Vec<(Kind, String)> {
+    /// Returns the objects on the cluster that the snapshot lacks, also those that tare created.
+    pub(crate) async fn new_objects(
+        &self,
+        api: &ApiClient,
+    ) -> Result<Vec<(Kind, Value)>, ApiError> {
         let mut new = Vec::new();
         for kind in COMPARED {
-            let names = now.objects.get(kind.plural).into_iter().flatten();
-            let names = names.filter(|n| !self.has(kind, n));
-            new.extend(names.map(|n| (kind, n.clone())));
+            let mut objects = objects_of(api, kind).await?;
+            objects.retain(|o| !self.has(kind, name_of(o)));
+            new.extend(objects.into_iter().map(|o| (kind, o)));
         }
-        new
+        Ok(new)
     }
 
-    /// ConfigMaps that only the later snapshot has, in namespaces of this one: namespace and name.
-    pub(crate) fn new_config_maps(&self, now: &Self) -> Vec<(String, String)> {
-        let new = now.config_maps.difference(&self.config_maps);
-        let parts = new.filter_map(|path| path.split_once('/'));
-        parts
-            .filter(|(namespace, _)| self.has(NAMESPACE, namespace))
-            .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-            .collect()
+    /// Returns the objects of the snapshot that a mesh, if it were installed, would change or share: kind and name.
+    pub(crate) fn of_mesh(&self, mesh: &MeshKubernetes, namespaces: &[String]) -> Vec<String> {
+        let mut found = Vec::new();
+        // Helm itself refuses to replace roles of others.
+        let shared = [NAMESPACE, CRD, MUTATING, VALIDATING, GATEWAY_CLASS];
+        for kind in shared {
+            let names = self.objects.get(kind.plural).into_iter().flatten();
+            let names = names.filter(|name| is_named(kind, name, mesh, namespaces));
+            found.extend(names.map(|name| format!("{} {name}", kind.kind)));
+        }
+        found
     }
 
-    /// tare's labels and taints that only the later snapshot has.
-    pub(crate) fn new_marks(&self, now: &Self) -> Vec<String> {
-        now.nodes
-            .difference(&self.nodes)
-            .filter(|m| m.contains(GENERATOR))
-            .cloned()
-            .collect()
+    /// Returns the ConfigMaps on the cluster that the snapshot lacks, in namespaces of the snapshot: namespace and name.
+    pub(crate) async fn new_config_maps(
+        &self,
+        api: &ApiClient,
+    ) -> Result<Vec<(String, String)>, ApiError> {
+        let maps = api.list(CONFIG_MAP, None, "").await?;
+        let new = maps.iter().map(path);
+        let new = new.filter(|path| !self.config_maps.contains(path));
+        let new = new.filter_map(|path| {
+            let (namespace, name) = path.split_once('/')?;
+            Some((namespace.to_owned(), name.to_owned()))
+        });
+        let new = new.filter(|(namespace, _)| self.has(NAMESPACE, namespace));
+        Ok(new.collect())
+    }
+
+    /// Returns tare's labels and taints of nodes that the snapshot lacks.
+    pub(crate) async fn new_marks(&self, api: &ApiClient) -> Result<Vec<String>, ApiError> {
+        let nodes = api.list(NODE, None, "").await?;
+        let new = nodes.iter().flat_map(marks);
+        let new = new.filter(|m| m.contains(GENERATOR) && !self.nodes.contains(m));
+        Ok(new.collect())
     }
 }
 
@@ -117,16 +122,65 @@ fn marks(node: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether an object belongs to a mesh, by the mesh's definition.
-pub(crate) fn belongs(kind: Kind, name: &str, gone: &Leftovers, namespaces: &[String]) -> bool {
+/// Whether tare created an object.
+pub(crate) fn is_own(object: &Value) -> bool {
+    object["metadata"]["labels"][MANAGED] == "tare"
+}
+
+/// Returns the objects of a compared kind; none if the cluster does not serve the kind.
+async fn objects_of(api: &ApiClient, kind: Kind) -> Result<Vec<Value>, ApiError> {
+    match api.list(kind, None, "").await {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// Whether an object has a name as the objects of a mesh have.
+fn is_named(kind: Kind, name: &str, mesh: &MeshKubernetes, namespaces: &[String]) -> bool {
+    let gone = &mesh.gone;
     match kind {
         CRD => gone
             .crd_groups
             .iter()
-            .any(|g| name.ends_with(&format!(".{g}"))),
+            .any(|group| name.split_once('.').is_some_and(|(_, of)| is_in(of, group))),
         NAMESPACE => namespaces.iter().any(|n| n == name),
         _ => gone.name_prefixes.iter().any(|p| name.starts_with(p)),
     }
+}
+
+/// Whether an API group is `suffix` or a group in it: `security.istio.io` is in `istio.io`.
+fn is_in(group: &str, suffix: &str) -> bool {
+    let rest = group.strip_suffix(suffix);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// Whether an object belongs to a mesh: it has a name of the mesh, and shows that the mesh, or tare, created it.
+/// A custom resource definition shows it with its group, because charts may have definitions that Helm does not mark.
+pub(crate) fn belongs(
+    kind: Kind,
+    object: &Value,
+    mesh: &MeshKubernetes,
+    namespaces: &[String],
+) -> bool {
+    let annotations = &object["metadata"]["annotations"];
+    let release = &annotations["meta.helm.sh/release-name"];
+    let release_namespace = &annotations["meta.helm.sh/release-namespace"];
+    let is_of_release = mesh
+        .releases
+        .iter()
+        .any(|r| *release == r.name && *release_namespace == r.namespace);
+    let managers = object["metadata"]["managedFields"].as_array();
+    let mut managers = managers.into_iter().flatten();
+    let shows = match kind {
+        CRD => is_of_release || release.is_null(),
+        GATEWAY_CLASS => {
+            let controller = object["spec"]["controllerName"].as_str();
+            let domain = controller.and_then(|c| c.split('/').next());
+            domain.is_some_and(|d| mesh.gone.crd_groups.iter().any(|group| is_in(d, group)))
+        }
+        _ => is_of_release || managers.any(|m| m["manager"] == FIELD_MANAGER),
+    };
+    shows && is_named(kind, name_of(object), mesh, namespaces)
 }
 
 /// The command that deletes an object.
@@ -137,58 +191,84 @@ pub(crate) fn command(kind: Kind, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::api::kinds::{CLUSTER_ROLE, MUTATING};
+    use crate::kube::api::kinds::CLUSTER_ROLE;
+    use serde_json::json;
 
-    fn snapshot(pairs: &[(Kind, &str)]) -> Snapshot {
-        let mut s = Snapshot::default();
-        for (kind, name) in pairs {
-            s.objects
-                .entry(kind.plural.to_owned())
-                .or_default()
-                .insert((*name).to_owned());
-        }
-        s
+    fn istio() -> MeshKubernetes {
+        let mesh = json!({"releases": [{"name": "istiod", "namespace": "istio-system", "chart": "istiod"}],
+            "parts": {}, "join": {},
+            "gone": {"crd_groups": ["istio.io"], "name_prefixes": ["istio"]}});
+        serde_json::from_value(mesh).unwrap()
+    }
+
+    fn named(name: &str) -> Value {
+        json!({"metadata": {"name": name}})
+    }
+
+    fn of_release(name: &str, release: &str, namespace: &str) -> Value {
+        let mut object = named(name);
+        object["metadata"]["annotations"] = json!({"meta.helm.sh/release-name": release,
+            "meta.helm.sh/release-namespace": namespace});
+        object
     }
 
     #[test]
-    fn new_objects_of_a_mesh_are_found() {
-        let before = snapshot(&[(NAMESPACE, "default"), (CRD, "a.istio.io")]);
-        let after = snapshot(&[
-            (NAMESPACE, "default"),
-            (NAMESPACE, "istio-system"),
-            (CRD, "a.istio.io"),
-            (CRD, "b.istio.io"),
-            (MUTATING, "istio-sidecar-injector"),
-            (CLUSTER_ROLE, "somebody"),
-        ]);
-        let gone = Leftovers {
-            crd_groups: vec!["istio.io".into()],
-            name_prefixes: vec!["istio".into()],
-            ..Leftovers::default()
-        };
+    fn an_object_belongs_to_a_mesh_by_its_name_and_its_creator() {
+        let mesh = istio();
         let spaces = ["istio-system".to_owned()];
-        let found: Vec<(String, bool)> = before
-            .new_in(&after)
-            .into_iter()
-            .map(|(k, n)| (n.clone(), belongs(k, &n, &gone, &spaces)))
-            .collect();
-        let expected = [
-            ("istio-system", true),
-            ("b.istio.io", true),
-            ("istio-sidecar-injector", true),
-            ("somebody", false),
-        ];
-        assert_eq!(found, expected.map(|(n, b)| (n.to_owned(), b)));
+        let belongs = |kind, object: Value| belongs(kind, &object, &mesh, &spaces);
+        let applied = |name: &str, manager: &str| json!({"metadata": {"name": name, "managedFields": [{"manager": manager}]}});
+        let class = |controller: &str| json!({"metadata": {"name": "istio-waypoint"}, "spec": {"controllerName": controller}});
+        assert!(belongs(CRD, named("a.security.istio.io")));
+        assert!(belongs(
+            CRD,
+            of_release("a.istio.io", "istiod", "istio-system")
+        ));
+        assert!(belongs(
+            CLUSTER_ROLE,
+            of_release("istiod-x", "istiod", "istio-system")
+        ));
+        assert!(belongs(MUTATING, applied("istio-injector", FIELD_MANAGER)));
+        assert!(belongs(NAMESPACE, applied("istio-system", FIELD_MANAGER)));
+        assert!(belongs(GATEWAY_CLASS, class("istio.io/gateway-controller")));
+        for (kind, foreign) in [
+            (CRD, named("a.myistio.io")),
+            (CRD, of_release("a.istio.io", "other", "istio-system")),
+            (CLUSTER_ROLE, named("istio-other")),
+            (
+                CLUSTER_ROLE,
+                of_release("istio-other", "istiod", "production"),
+            ),
+            (CLUSTER_ROLE, of_release("other", "istiod", "istio-system")),
+            (MUTATING, applied("istio-injector", "kubectl-create")),
+            (NAMESPACE, named("istio-system")),
+            (NAMESPACE, applied("production", FIELD_MANAGER)),
+            (GATEWAY_CLASS, class("other.example/controller")),
+        ] {
+            let title = foreign.to_string();
+            assert!(!belongs(kind, foreign), "{title}");
+        }
     }
 
     #[test]
-    fn new_config_maps_in_earlier_namespaces_are_found() {
-        let mut before = snapshot(&[(NAMESPACE, "default")]);
-        before.config_maps.insert("default/mine".into());
-        let mut after = before.clone();
-        let new = ["default/istio-ca-crl", "istio-system/istio"];
-        after.config_maps.extend(new.map(str::to_owned));
-        let found = before.new_config_maps(&after);
-        assert_eq!(found, [("default".to_owned(), "istio-ca-crl".to_owned())]);
+    fn objects_of_a_mesh_that_is_there_are_found() {
+        let mut before = Snapshot::default();
+        for (kind, name) in [
+            (CRD, "a.istio.io"),
+            (CRD, "a.gateway.networking.k8s.io"),
+            (MUTATING, "istio-revision-tag-default"),
+            (NAMESPACE, "istio-system"),
+            (NAMESPACE, "default"),
+        ] {
+            let names = before.objects.entry(kind.plural.to_owned()).or_default();
+            names.insert(name.to_owned());
+        }
+        let found = before.of_mesh(&istio(), &["istio-system".to_owned()]);
+        let expected = [
+            "Namespace istio-system",
+            "CustomResourceDefinition a.istio.io",
+            "MutatingWebhookConfiguration istio-revision-tag-default",
+        ];
+        assert_eq!(found, expected);
     }
 }

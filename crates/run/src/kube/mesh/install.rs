@@ -51,6 +51,28 @@ pub(crate) fn values(mesh: &MeshKubernetes, release: &str) -> Result<Value, Envi
     Ok(values)
 }
 
+/// Fails if the cluster has objects of a mesh that is to be installed, such as its custom resource definitions.
+pub(crate) fn refuse_existing(
+    before: &Snapshot,
+    name: &str,
+    mesh: &MeshKubernetes,
+) -> Result<(), EnvironmentError> {
+    let found = before.of_mesh(mesh, &namespaces(mesh));
+    let Some(first) = found.first().filter(|_| !mesh.releases.is_empty()) else {
+        return Ok(());
+    };
+    let more = match found.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more objects"),
+    };
+    Err(EnvironmentError::missing(
+        format!(
+            "{name}: the cluster has {first}{more} already, so this mesh, or a part of it, is installed"
+        ),
+        "measure it with the mesh `installed`, or uninstall it and delete these objects",
+    ))
+}
+
 impl MeshInstaller<'_> {
     /// Installs a mesh and waits until it is ready for pods.
     pub(crate) async fn install(
@@ -60,12 +82,6 @@ impl MeshInstaller<'_> {
         logs: &Path,
     ) -> Result<(), EnvironmentError> {
         let namespaces = namespaces(mesh);
-        if let Some(existing) = namespaces.iter().find(|n| self.before.has(NAMESPACE, n)) {
-            return Err(EnvironmentError::missing(
-                format!("namespace {existing} existed before the run: a mesh is already installed"),
-                "measure it with the mesh `installed`, or uninstall it",
-            ));
-        }
         for name in &namespaces {
             let mut labels = json!({MANAGED: "tare", RUN: run});
             let own = mesh.namespaces.iter().find(|n| n.name == *name);

@@ -9,6 +9,7 @@ use super::install::{MeshInstaller, namespaces};
 use crate::kube::api::kinds::{CONFIG_MAP, NAMESPACE, NODE};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::cleanup::{ForcedDeletion, Snapshot, snapshot};
+use crate::kube::objects::names::name_of;
 use crate::kube::wait::wait;
 use crate::now::{event, not_removed};
 
@@ -44,15 +45,15 @@ impl MeshInstaller<'_> {
         let mesh_namespaces = namespaces(mesh);
         let mut forced_deletion = ForcedDeletion::new();
         let removed = wait("the mesh is removed", POLL, GONE_WITHIN, async || {
-            let now = Snapshot::take_all(self.api).await?;
             let mut left = Vec::new();
-            for (kind, name) in self.before.new_in(&now) {
-                if snapshot::belongs(kind, &name, &mesh.gone, &mesh_namespaces) {
-                    self.api.delete(kind, None, &name).await?;
-                    left.push((kind, name));
+            for (kind, object) in self.before.new_objects(self.api).await? {
+                if snapshot::belongs(kind, &object, mesh, &mesh_namespaces) {
+                    let name = name_of(&object);
+                    self.api.delete(kind, None, name).await?;
+                    left.push((kind, name.to_owned()));
                 }
             }
-            for (namespace, name) in self.before.new_config_maps(&now) {
+            for (namespace, name) in self.before.new_config_maps(self.api).await? {
                 if mesh.gone.config_maps.contains(&name) {
                     self.api.delete(CONFIG_MAP, Some(&namespace), &name).await?;
                     left.push((CONFIG_MAP, format!("{name} -n {namespace}")));
@@ -80,25 +81,25 @@ pub(crate) async fn differences(
     api: &ApiClient,
     before: &Snapshot,
 ) -> Result<Vec<Event>, ApiError> {
-    let now = Snapshot::take(api).await?;
     let mut events = Vec::new();
     let mut appeared = |object: String, command: String| {
         let found =
             format!("did not exist before the run; if it is not yours, delete it: {command}");
         events.push(event(EventKind::Appeared, object, found));
     };
-    for (kind, name) in before.new_in(&now) {
-        appeared(
-            format!("{} {name}", kind.kind),
-            snapshot::command(kind, &name),
-        );
+    for (kind, object) in before.new_objects(api).await? {
+        if !snapshot::is_own(&object) {
+            let name = name_of(&object);
+            let command = snapshot::command(kind, name);
+            appeared(format!("{} {name}", kind.kind), command);
+        }
     }
-    for (namespace, name) in before.new_config_maps(&now) {
+    for (namespace, name) in before.new_config_maps(api).await? {
         let command = snapshot::command(CONFIG_MAP, &name);
         let command = format!("{command} -n {namespace}");
         appeared(format!("ConfigMap {namespace}/{name}"), command);
     }
-    for mark in before.new_marks(&now) {
+    for mark in before.new_marks(api).await? {
         let node = mark.split(':').next().unwrap_or_default();
         let found = format!("not removed: {mark}; kubectl edit {} {node}", NODE.plural);
         events.push(not_removed(format!("node {node}"), found));
