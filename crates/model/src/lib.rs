@@ -13,6 +13,7 @@ pub mod history;
 pub mod limits;
 pub mod load;
 pub mod mesh;
+pub mod observation;
 pub mod plan;
 mod records;
 pub mod rng;

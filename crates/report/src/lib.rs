@@ -27,6 +27,6 @@ pub use page::{
 pub use store::{LoadedRun, StoreError, load_run};
 pub use terminal::{
     render_clusters, render_comparison, render_comparison_markdown, render_detectable,
-    render_gate_junit, render_gate_markdown, render_history, render_method, render_published,
-    render_table,
+    render_gate_junit, render_gate_markdown, render_history, render_method, render_observation,
+    render_published, render_table,
 };

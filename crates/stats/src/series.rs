@@ -3,7 +3,7 @@
 
 use tare_model::summary::Stability;
 
-use crate::special::t_beyond;
+use crate::special::{t_beyond, t_quantile};
 
 /// The latencies of one second of a trial: values in nanoseconds in ascending order, with counts.
 pub type Second = Vec<(u64, u64)>;
@@ -83,6 +83,28 @@ pub fn autocorrelation(series: &[f64]) -> f64 {
         .map(|w| (w[0] - m) * (w[1] - m))
         .sum::<f64>()
         / all
+}
+
+/// Mean of a series over time and half the width of its interval at `confidence`. Values that follow each other may be
+/// correlated: the effective number of values is `n (1 - r) / (1 + r)`, where `r` is the autocorrelation, at least 0.
+/// `None` for the half width with fewer than 4 values.
+///
+/// For an autoregression of the first order with 20 values, an interval of 95 % contains the mean in 97, 92 and 88 of 100
+/// series with a correlation of 0, 0.3 and 0.6 (the test below).
+///
+/// Source: as for [`halves`].
+#[must_use]
+pub fn mean_over_time(series: &[f64], confidence: f64) -> Option<(f64, Option<f64>)> {
+    let n = series.len() as f64;
+    let m = mean(series);
+    if series.len() < 4 {
+        return (!series.is_empty()).then_some((m, None));
+    }
+    let r = autocorrelation(series).clamp(0.0, 0.9);
+    let effective = (n * (1.0 - r) / (1.0 + r)).max(2.0);
+    let variance = series.iter().map(|x| (x - m).powi(2)).sum::<f64>() / (n - 1.0);
+    let t = t_quantile(1.0 - confidence, effective - 1.0);
+    Some((m, Some(t * (variance / effective).sqrt())))
 }
 
 /// Relative difference of the second half from the first (of logarithms), and its
@@ -252,6 +274,30 @@ mod tests {
             0.02 * radius * (std::f64::consts::TAU * rng.next_f64()).cos()
         };
         (0..n).map(|_| 14.0 + normal(&mut rng)).collect()
+    }
+
+    #[test]
+    fn an_interval_over_time_contains_the_mean_of_correlated_values() {
+        let contained = |r: f64| {
+            let contains = |seed: u64| {
+                let mut series = noise(70, seed);
+                for i in 1..series.len() {
+                    series[i] = 14.0 + r * (series[i - 1] - 14.0) + (series[i] - 14.0);
+                }
+                // The first 50 values, until the series no longer depends on its start, are left out.
+                let (mean, half) = mean_over_time(&series[50..], 0.95).unwrap();
+                (mean - 14.0).abs() <= half.unwrap()
+            };
+            (0..2000).filter(|seed| contains(*seed)).count() as f64 / 2000.0
+        };
+        let near = |share: f64, expected: f64| (share - expected).abs() < 0.015;
+        let shares = [0.0, 0.3, 0.6].map(contained);
+        assert!(near(shares[0], 0.965), "{shares:?}");
+        assert!(near(shares[1], 0.92), "{shares:?}");
+        assert!(near(shares[2], 0.875), "{shares:?}");
+        assert_eq!(mean_over_time(&[1.0, 2.0, 6.0], 0.95), Some((3.0, None)));
+        assert_eq!(mean_over_time(&[2.0; 4], 0.95), Some((2.0, Some(0.0))));
+        assert_eq!(mean_over_time(&[], 0.95), None);
     }
 
     /// The number of 400 stable series with autocorrelation `r` for which `f` is true.

@@ -25,6 +25,21 @@ pub use kubernetes::{
 
 pub use pprof::PprofEndpoint;
 
+/// Returns where the parts of the meshes for Kubernetes run that come with tare, each once.
+#[must_use]
+pub fn known_parts() -> Vec<MeshParts> {
+    let catalogue = Catalogue::builtin(&mut crate::source::Problems::default());
+    let mut known: Vec<MeshParts> = Vec::new();
+    for name in catalogue.names() {
+        let section = catalogue.get(name).and_then(|m| m.kubernetes);
+        let parts = section.map(|s| s.parts).unwrap_or_default();
+        if parts != MeshParts::default() && !known.contains(&parts) {
+            known.push(parts);
+        }
+    }
+    known
+}
+
 /// The name of a mesh without its version, and the version: `envoy/mtls` and `1.39.3` of `envoy/mtls@1.39.3`.
 #[must_use]
 pub fn name_and_version(name: &str) -> (&str, Option<&str>) {

@@ -12,6 +12,7 @@ mod ledger;
 mod leftovers;
 mod mesh;
 mod objects;
+pub mod observe;
 mod sampling;
 mod trial;
 mod wait;

@@ -4,6 +4,7 @@
 mod application;
 mod container_ends;
 mod interrupted_runs;
+mod observe;
 mod ownership;
 mod pods;
 mod proxy_config;

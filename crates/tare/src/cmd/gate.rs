@@ -17,7 +17,7 @@ use super::exit;
 use super::output::{Output, print, print_analysis, say};
 use super::run::ended::{analyse_quietly, conclude};
 use super::run::one::RunStart;
-use super::run::{Conditions, begin, conduct, stop_on_signal};
+use super::run::{Conditions, STOPPING, begin, conduct, stop_on_signal};
 
 /// Decide whether a new version of a mesh is slower than the one in use.
 ///
@@ -119,7 +119,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     announce(&start.plan);
     let runtime = super::runtime()?;
-    let stop = stop_on_signal()?;
+    let stop = stop_on_signal(STOPPING)?;
     let done = conduct(&runtime, start, &args.conditions, stop.asked.clone(), None)?;
     stop.children_have_ended();
     let Some(done) = done else {

@@ -23,6 +23,7 @@ mod load;
 mod man;
 mod mde;
 mod merge;
+mod observe;
 pub(crate) mod output;
 mod patrol;
 mod plan;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Report(report::Args),
     Doctor(doctor::Args),
     Clean(clean::Args),
+    Observe(observe::Args),
     Image(image::Args),
     Compare(compare::Args),
     Gate(Box<gate::Args>),
@@ -75,6 +77,7 @@ impl Command {
             Self::Report(args) => report::run(args),
             Self::Doctor(args) => doctor::run(args),
             Self::Clean(args) => clean::run(&args),
+            Self::Observe(args) => observe::run(args),
             Self::Image(args) => image::run(&args),
             Self::Compare(args) => compare::run(args),
             Self::Gate(args) => gate::run(*args),

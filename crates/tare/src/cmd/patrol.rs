@@ -21,7 +21,7 @@ use super::output::{code_of, say};
 use super::plan::Source;
 use super::run::ended::{analyse_quietly, conclude};
 use super::run::one::RunStart;
-use super::run::{Conditions, Stop, begin, conduct, stop_on_signal};
+use super::run::{Conditions, STOPPING, Stop, begin, conduct, stop_on_signal};
 
 /// Weigh a build of a mesh, and add an entry to its history.
 ///
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = super::runtime()?;
-    let stop = stop_on_signal()?;
+    let stop = stop_on_signal(STOPPING)?;
     let mut summaries = Vec::new();
     let mut runs = Vec::new();
     for source in sources {

@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // One thread: children end with the thread that started them, and the orchestrator disturbs
     // the measurement least.
     let runtime = super::runtime()?;
-    let stop = stop_on_signal()?;
+    let stop = stop_on_signal(STOPPING)?;
     if let Some(clusters) = several(&args)? {
         ensure!(!args.profile, "--profile works on one cluster at a time");
         let ended = runtime.block_on(clusters.run(stop.asked.clone()));
@@ -281,7 +281,11 @@ impl Stop {
     }
 }
 
-pub(super) fn stop_on_signal() -> anyhow::Result<Stop> {
+/// What a signal does during a run.
+pub(super) const STOPPING: &str = "Stopping the current trial and cleaning up";
+
+/// Returns flags that Ctrl-C and SIGTERM set. The first signal prints `message`.
+pub(super) fn stop_on_signal(message: &'static str) -> anyhow::Result<Stop> {
     let (sender, asked) = watch::channel(false);
     let at_once = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
@@ -291,9 +295,9 @@ pub(super) fn stop_on_signal() -> anyhow::Result<Stop> {
             if last.swap(true, Ordering::SeqCst) {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            super::output::say(
-                "\nStopping the current trial and cleaning up; press Ctrl-C again to exit at once.",
-            );
+            super::output::say(format_args!(
+                "\n{message}; press Ctrl-C again to exit at once."
+            ));
             let _ = sender.send(true);
         }
     });

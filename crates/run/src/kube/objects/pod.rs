@@ -83,6 +83,19 @@ impl<'a> Pod<'a> {
         }
     }
 
+    /// Name of the workload that the pod belongs to: of its Deployment, or else of the owner of the pod, or else its own.
+    pub(crate) fn workload(self) -> &'a str {
+        let owner = self.array("/metadata/ownerReferences").next();
+        let name = owner.and_then(|o| o["name"].as_str());
+        let Some(name) = name else {
+            return self.name();
+        };
+        // A Deployment names its ReplicaSets after itself and the hash of the pod template.
+        let hash = self.label("pod-template-hash");
+        let deployment = name.strip_suffix(hash).and_then(|n| n.strip_suffix('-'));
+        deployment.filter(|_| !hash.is_empty()).unwrap_or(name)
+    }
+
     /// Whether a container is the application's own: other programs did not add it.
     pub(crate) fn is_own(self, container: &str) -> bool {
         match self.annotation(OWN_CONTAINERS) {
@@ -312,6 +325,19 @@ mod tests {
             "istiod: CrashLoopBackOff"
         );
         assert_eq!(of(json!([]), json!([])), "phase Pending");
+    }
+
+    #[test]
+    fn a_pod_belongs_to_the_workload_of_its_owner() {
+        let of = |owner: Option<&str>, hash: &str| {
+            let owners = owner.map(|name| json!([{"name": name}]));
+            let pod = json!({"metadata": {"name": "p", "labels": {"pod-template-hash": hash}, "ownerReferences": owners}});
+            Pod(&pod).workload().to_owned()
+        };
+        assert_eq!(of(Some("web-6d5f8c7b9"), "6d5f8c7b9"), "web");
+        assert_eq!(of(Some("db"), ""), "db");
+        assert_eq!(of(Some("web-old"), "6d5f8c7b9"), "web-old");
+        assert_eq!(of(None, ""), "p");
     }
 
     #[test]

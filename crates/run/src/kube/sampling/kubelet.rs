@@ -69,6 +69,28 @@ pub(crate) async fn summary(api: &ApiClient, node: &str) -> Result<Value, ApiErr
     api.document(&path).await
 }
 
+/// Requests the summaries of kubelets, all at once.
+pub(crate) async fn summaries(
+    api: &ApiClient,
+    nodes: impl Iterator<Item = &str>,
+) -> Vec<(String, Result<Value, ApiError>)> {
+    let mut requests = JoinSet::new();
+    for node in nodes {
+        let (api, node) = (api.clone(), node.to_owned());
+        requests.spawn(async move {
+            let answer = tokio::time::timeout(ANSWER_WITHIN, summary(&api, &node)).await;
+            let late = |_| ApiError {
+                request: format!("summary of {node}"),
+                status: None,
+                found: format!("no response within {} s", ANSWER_WITHIN.as_secs()),
+            };
+            let answer = answer.map_err(late).flatten();
+            (node, answer)
+        });
+    }
+    requests.join_all().await
+}
+
 /// Samples a window, then sends the whole stream. Reports faults as events.
 pub(crate) async fn sample(
     api: ApiClient,
@@ -165,24 +187,13 @@ impl<'a> Summaries<'a> {
 
     /// Requests the summaries of all kubelets at once.
     async fn request(&mut self, api: &ApiClient, end_unix_ns: i64) {
-        let mut requests = JoinSet::new();
-        for node in &self.sampling.nodes {
-            let (api, name) = (api.clone(), node.node.clone());
-            requests.spawn(async move {
-                let answer = tokio::time::timeout(ANSWER_WITHIN, summary(&api, &name)).await;
-                (name, answer)
-            });
-        }
-        while let Some(Ok((node, answer))) = requests.join_next().await {
+        let nodes = self.sampling.nodes.iter().map(|n| n.node.as_str());
+        for (node, answer) in summaries(api, nodes).await {
             match answer {
-                Ok(Ok(summary)) => self.add(&node, &summary, (unix_ns() as i64, end_unix_ns)),
-                Ok(Err(error)) => {
+                Ok(summary) => self.add(&node, &summary, (unix_ns() as i64, end_unix_ns)),
+                Err(error) => {
                     self.miss(node, error.to_string());
                     self.error = Some(error);
-                }
-                Err(_) => {
-                    let found = format!("no response within {} s", ANSWER_WITHIN.as_secs());
-                    self.miss(node, found);
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! Sampling of CPU and memory, by agents or from kubelets.
 
 pub(crate) mod agents;
-mod kubelet;
+pub(crate) mod kubelet;
 mod merge;
 mod pprof;
-mod readings;
+pub(crate) mod readings;
 mod stacks;

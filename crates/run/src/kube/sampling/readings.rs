@@ -17,10 +17,10 @@ pub(crate) struct ContainerReading {
     /// Timestamp of the value.
     pub(crate) unix_ns: i64,
     /// Start of the container, which distinguishes it from others of the same name.
-    started_unix_ns: i64,
-    cpu_ns: u64,
-    working_set_bytes: Option<u64>,
-    rss_bytes: Option<u64>,
+    pub(crate) started_unix_ns: i64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) working_set_bytes: Option<u64>,
+    pub(crate) rss_bytes: Option<u64>,
 }
 
 /// CPU and memory of a node at one instant.

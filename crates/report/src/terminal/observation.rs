@@ -1,0 +1,179 @@
+//! The result of `tare observe`.
+
+use tare_analysis::figures;
+use tare_model::observation::{Observation, Part, Usage};
+
+use super::output::{BOLD, DIM, Output, PLAIN, estimate};
+use crate::text::{fit, printable};
+
+/// Widths of the columns.
+const NAME: usize = 34;
+const PODS: usize = 6;
+const CPU: usize = 22;
+/// Workloads of a part that are listed; all of them are in the JSON document.
+const WORKLOADS_MAX: usize = 12;
+
+/// Returns an observation as text that ends in a newline.
+#[must_use]
+pub fn render_observation(observation: &Observation, colour: bool) -> String {
+    let mut out = Output::new(colour);
+    let Observation {
+        observed_ns,
+        server,
+        nodes,
+        ..
+    } = observation;
+    let heading = format!(
+        "Observed for {} on {} of {server}; nothing was changed",
+        figures::duration(*observed_ns as f64),
+        match nodes.len() {
+            1 => "1 node".to_owned(),
+            n => format!("{n} nodes"),
+        }
+    );
+    out.wrapped(BOLD, &printable(&heading), "", "  ");
+    out.line("");
+    out.painted(
+        DIM,
+        &format!(
+            "{:NAME$}{:>PODS$}{:>CPU$}{:>18}",
+            "", "pods", "CPU, cores", "memory, MiB"
+        ),
+    );
+    for part in &observation.parts {
+        row(&mut out, part.part.words(), &part.total);
+        if part.workloads.len() == 1 && part.part != Part::Sidecars {
+            continue;
+        }
+        for workload in part.workloads.iter().take(WORKLOADS_MAX) {
+            row(&mut out, &format!("  {}", workload.name), &workload.usage);
+        }
+        let more = part.workloads.len().saturating_sub(WORKLOADS_MAX);
+        if more > 0 {
+            out.painted(DIM, &format!("  and {more} more: --output json"));
+        }
+    }
+    out.line("");
+    if let Some(share) = &observation.sidecar_share {
+        let percent = |share: f64| format!("{} %", figures::significant(share * 100.0));
+        let text = format!(
+            "The sidecars used {} as much CPU as the containers beside them.",
+            estimate(share, percent)
+        );
+        out.wrapped(PLAIN, &text, "* ", "  ");
+        out.line("");
+    }
+    out.wrapped(DIM, &legend(observation), "", "");
+    for note in &observation.notes {
+        out.wrapped(PLAIN, note, "note: ", "  ");
+    }
+    out.text
+}
+
+fn row(out: &mut Output, name: &str, usage: &Usage) {
+    let memory = format!(
+        "{} ({})",
+        figures::mib(usage.memory_bytes),
+        figures::mib(usage.memory_max_bytes)
+    );
+    out.line(&format!(
+        "{:NAME$}{:>PODS$}{:>CPU$}{memory:>18}",
+        fit(name, NAME - 1),
+        usage.pods,
+        estimate(&usage.cpu_cores, figures::cores)
+    ));
+}
+
+fn legend(observation: &Observation) -> String {
+    let windows = observation.parts.first();
+    let windows = windows.map_or(0, |p| p.total.cpu_cores.runs.len());
+    let mut parts = vec![format!(
+        "CPU: mean with its {:.0} % interval, from {windows} windows. It holds for the observed time only; at other times \
+         the traffic may differ",
+        observation.confidence * 100.0
+    )];
+    if windows < 4 {
+        parts.push("an interval needs a minute or more".to_owned());
+    }
+    parts.push("memory: mean of the working set (largest)".to_owned());
+    parts.push(format!(
+        "all values are those of the kubelets, up to {} old",
+        figures::duration(observation.age_ns_max as f64)
+    ));
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::observation::{ObservedPart, Workload};
+    use tare_model::summary::Estimate;
+
+    fn usage(pods: u32, cores: f64, mib: f64) -> Usage {
+        Usage {
+            pods,
+            cpu_cores: Estimate {
+                value: cores,
+                low: Some(cores * 0.9),
+                high: Some(cores * 1.1),
+                runs: vec![cores; 20],
+            },
+            memory_bytes: mib * 1048576.0,
+            memory_max_bytes: mib * 1.1 * 1048576.0,
+        }
+    }
+
+    #[test]
+    fn parts_and_workloads_have_rows_of_at_most_80_columns() {
+        let workload = |name: String, cores: f64| Workload {
+            name,
+            usage: usage(1, cores, 50.0),
+        };
+        let many =
+            (0..14).map(|i| workload(format!("shop/service-with-a-rather-long-name-{i}"), 0.0123));
+        let part = |part, workloads: Vec<Workload>| ObservedPart {
+            part,
+            total: usage(14, 0.172, 700.0),
+            workloads,
+        };
+        let observation = Observation {
+            schema_version: 1,
+            tare_version: "0".into(),
+            server: "https://k8s.example:6443".into(),
+            started_unix_ns: 0,
+            observed_ns: 290_000_000_000,
+            confidence: 0.95,
+            nodes: vec!["a".into(), "b".into()],
+            parts: vec![
+                part(Part::Sidecars, many.collect()),
+                part(
+                    Part::ControlPlane,
+                    vec![workload("istio-system/istiod".into(), 0.01)],
+                ),
+            ],
+            sidecar_share: Some(usage(0, 0.21, 0.0).cpu_cores),
+            age_ns_max: 12_400_000_000,
+            notes: vec![
+                "the kubelet of b did not respond to 1 of 50 requests: no response within 4 s"
+                    .into(),
+            ],
+        };
+        let text = render_observation(&observation, false);
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        for part in [
+            "Observed for 4m50s on 2 nodes of https://k8s.example:6443; nothing was changed",
+            "sidecars                              14   0.172 (0.155 to 0.189)         700 (770)",
+            "  and 2 more: --output json",
+            "control plane  ",
+            "* The sidecars used 21 % (18.9 to 23.1 %) as much CPU",
+            "up to 12.4 s old",
+            "note: the kubelet of b",
+        ] {
+            assert!(text.contains(part), "no `{part}` in\n{text}");
+        }
+        assert!(
+            !text.contains("istiod"),
+            "the only workload is the whole part: {text}"
+        );
+    }
+}

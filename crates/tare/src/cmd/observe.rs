@@ -1,0 +1,121 @@
+//! `tare observe`.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use tare_model::mesh::{MeshParts, PodSelector, known_parts};
+use tare_model::units::parse_duration;
+use tare_report::render_observation;
+use tare_run::kube::observe::{Observing, Options, observe, observe_role_yaml};
+
+use super::output::{self, Output};
+
+/// Read what the mesh of a cluster uses under the cluster's own traffic, without changing anything
+///
+/// Prints CPU and memory of the sidecars, node proxies, waypoints and the control plane, and those of the containers
+/// beside the sidecars, by workload. The values come from the kubelets; the role that --rbac prints is sufficient.
+/// Deploys nothing and applies no load. Ctrl-C ends the observation early and prints the result until then.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cluster: super::cluster::Flags,
+    /// Observe only the sidecars in this namespace; repeat the option for several namespaces [default: all].
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Vec<String>,
+    /// How long to observe.
+    #[arg(long, value_parser = parse_duration, default_value = "5m")]
+    duration: u64,
+    /// Name of the sidecar container [default: those of Istio and Linkerd].
+    #[arg(long, value_name = "CONTAINER")]
+    sidecar: Option<String>,
+    /// Pods of the control plane by label, such as `mesh-system/app=controller` [default: those of Istio and Linkerd].
+    #[arg(long, value_name = "NAMESPACE/SELECTOR", value_parser = selector)]
+    control_plane: Vec<PodSelector>,
+    /// Print the role that this command needs as YAML for `kubectl apply -f -`, without observing.
+    #[arg(long)]
+    rbac: bool,
+    /// Format of the result.
+    #[arg(long, default_value = "text")]
+    output: Output,
+}
+
+/// Shortest observation: kubelets read their values every 10 to 15 s.
+const DURATION_MIN: Duration = Duration::from_secs(30);
+
+fn selector(text: &str) -> Result<PodSelector, String> {
+    let parts = text.split_once('/');
+    let (namespace, selector) = parts
+        .filter(|(namespace, selector)| !namespace.is_empty() && !selector.is_empty())
+        .ok_or("expected NAMESPACE/SELECTOR, such as istio-system/app=istiod")?;
+    Ok(PodSelector {
+        namespace: namespace.to_owned(),
+        selector: selector.to_owned(),
+    })
+}
+
+/// Where the parts of the meshes may run: as the options say, or else as in the meshes that tare knows.
+fn parts(args: &Args) -> Vec<MeshParts> {
+    if args.sidecar.is_none() && args.control_plane.is_empty() {
+        return known_parts();
+    }
+    vec![MeshParts {
+        sidecar: args.sidecar.clone(),
+        control_plane: args.control_plane.clone(),
+        ..MeshParts::default()
+    }]
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.rbac {
+        output::print(observe_role_yaml())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let clusters = args.cluster.settings()?;
+    let [settings] = clusters.as_slice() else {
+        bail!("found several contexts, expected one: observe the clusters one after the other");
+    };
+    let options = Options {
+        parts: parts(&args),
+        namespaces: args.namespace.clone(),
+        duration: Duration::from_nanos(args.duration),
+    };
+    if options.duration < DURATION_MIN {
+        return Err(anyhow!(
+            "found --duration {:?}, expected 30s or more: kubelets read their values every 10 to 15 s",
+            options.duration
+        ));
+    }
+    let stop = super::run::stop_on_signal("Ending the observation")?;
+    let bar = bar(options.duration);
+    let mut progress = |now: Observing| {
+        bar.set_position(now.elapsed.as_secs());
+        bar.set_message(format!(
+            "{} containers on {} nodes",
+            now.containers, now.nodes
+        ));
+    };
+    let observing = observe(settings, &options, stop.asked.clone(), &mut progress);
+    let observed = super::runtime()?.block_on(observing);
+    bar.finish_and_clear();
+    stop.children_have_ended();
+    let observed = observed?;
+    args.output.print(&observed, || {
+        render_observation(&observed, output::has_colours())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A progress bar on a terminal; elsewhere one line at the start.
+fn bar(duration: Duration) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        output::say(format_args!("observing for {duration:?}"));
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("observing {bar:30} {pos} of {len} s, {msg}");
+    let bar = ProgressBar::new(duration.as_secs());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
