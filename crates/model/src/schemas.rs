@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::load::{merge, search};
 use crate::summary::clusters;
 use crate::{
-    SCHEMA_VERSION, calls, capacity, history, layout, load, overload, plan, record, summary, trial,
-    worker,
+    SCHEMA_VERSION, calls, capacity, history, layout, load, observation, overload, plan, record,
+    summary, trial, worker,
 };
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 18] = [
+pub const NAMES: [(&str, &str); 19] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
     (
         "calls",
@@ -38,6 +38,7 @@ pub const NAMES: [(&str, &str); 18] = [
     ),
     ("load-spec", "what `tare load --spec` reads"),
     ("merge", "the result of `tare merge --output json`"),
+    ("observation", "the result of `tare observe --output json`"),
     ("plan", "a plan file"),
     ("run", "run.json"),
     ("search", "the result of `tare search --output json`"),
@@ -63,6 +64,7 @@ pub fn of(name: &str) -> Option<Value> {
         "load-record" => schemars::schema_for!(record::LoadRecord),
         "load-spec" => schemars::schema_for!(load::LoadSpec),
         "merge" => schemars::schema_for!(merge::Merged),
+        "observation" => schemars::schema_for!(observation::Observation),
         "run" => schemars::schema_for!(layout::RunManifest),
         "search" => schemars::schema_for!(search::SearchResult),
         "summary" => schemars::schema_for!(summary::Summary),

@@ -7,9 +7,10 @@ use super::output::{BOLD, DIM, Output, PLAIN, estimate};
 use crate::text::{fit, printable};
 
 /// Widths of the columns.
-const NAME: usize = 34;
-const PODS: usize = 6;
-const CPU: usize = 22;
+const NAME: usize = 33;
+const PODS: usize = 5;
+const CPU: usize = 25;
+const MEMORY: usize = 16;
 /// Workloads of a part that are listed; all of them are in the JSON document.
 const WORKLOADS_MAX: usize = 12;
 
@@ -36,7 +37,7 @@ pub fn render_observation(observation: &Observation, colour: bool) -> String {
     out.painted(
         DIM,
         &format!(
-            "{:NAME$}{:>PODS$}{:>CPU$}{:>18}",
+            "{:NAME$}{:>PODS$}{:>CPU$}{:>MEMORY$}",
             "", "pods", "CPU, cores", "memory, MiB"
         ),
     );
@@ -77,7 +78,7 @@ fn row(out: &mut Output, name: &str, usage: &Usage) {
         figures::mib(usage.memory_max_bytes)
     );
     out.line(&format!(
-        "{:NAME$}{:>PODS$}{:>CPU$}{memory:>18}",
+        "{:NAME$}{:>PODS$}{:>CPU$}{memory:>MEMORY$}",
         fit(name, NAME - 1),
         usage.pods,
         estimate(&usage.cpu_cores, figures::cores)
@@ -161,11 +162,11 @@ mod tests {
         let text = render_observation(&observation, false);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         for part in [
-            "Observed for 4m50s on 2 nodes of https://k8s.example:6443; nothing was changed",
-            "sidecars                              14   0.172 (0.155 to 0.189)         700 (770)",
+            "Observed for 290 s on 2 nodes of https://k8s.example:6443; nothing was changed",
+            "sidecars                            14   0.172 (0.155 to 0.189)       700 (770)",
             "  and 2 more: --output json",
             "control plane  ",
-            "* The sidecars used 21 % (18.9 to 23.1 %) as much CPU",
+            "* The sidecars used 21.0 % (18.9 % to 23.1 %) as much CPU",
             "up to 12.4 s old",
             "note: the kubelet of b",
         ] {
