@@ -37,6 +37,9 @@ pub struct MeshKubernetes {
     /// Source of the proof that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofSource>,
+    /// Source of the proof that the waypoints are in the path: their counters of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waypoint_proof: Option<ProofSource>,
     /// Where the control plane serves profiles of itself, for `--profile`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pprof: Vec<PprofEndpoint>,
@@ -149,7 +152,7 @@ pub struct WorkloadRef {
     pub name: String,
 }
 
-/// Counters of the proxies, read through the API server.
+/// Counters of the proxies, read by a pod of tare outside the mesh.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProofSource {
@@ -324,6 +327,15 @@ impl MeshKubernetes {
                     "found a manifest without `kind` or `metadata.name`, expected both".to_owned(),
                 );
             }
+        }
+        if let Some(source) = &self.waypoint_proof
+            && (self.parts.waypoints.is_none()
+                || source.of_node_proxies
+                || !source.tcp_counters.is_empty())
+        {
+            return Err("found a `waypoint_proof` that cannot hold, expected `parts.waypoints`, and of the proof only port, \
+                        path and counters"
+                .to_owned());
         }
         for (name, url) in &self.proxy_config {
             check_proxy_config(name, url)?;

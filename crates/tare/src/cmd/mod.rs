@@ -26,6 +26,7 @@ mod merge;
 pub(crate) mod output;
 mod patrol;
 mod plan;
+mod probe;
 mod report;
 mod run;
 mod save;
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     Man(man::Args),
     #[command(hide = true)]
     Agent(agent::Args),
+    #[command(hide = true)]
+    Probe(probe::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
 }
@@ -89,6 +92,7 @@ impl Command {
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
             Self::Agent(args) => agent::run(args),
+            Self::Probe(args) => probe::run(args),
             Self::Exec(args) => exec::run(args),
         }
     }
