@@ -1,27 +1,38 @@
 //! Proofs by probes: a pod outside the mesh sends the requests.
 
+use tare_model::mesh::Mtls;
 use tare_model::trial::Proof;
 use tare_run::environment::{Environment as _, EnvironmentError, Phase};
 
 use crate::server::{Server, World};
 use crate::{deploy, folder, plan, prepared};
 
-/// An installed mesh with strict mutual TLS, whose proxies serve counters.
-const STRICT: &str = "{name: there, mesh: installed, settings: {mtls: strict}, kubernetes: {\
+/// An installed mesh whose proxies serve counters.
+const MESH: &str = "{name: there, mesh: installed, kubernetes: {\
     join: {namespace_labels: {istio-injection: enabled}}, parts: {sidecar: istio-proxy}, \
     proof: {port: 15020, path: /metrics, counters: [requests_total]}}}";
 const REFUSED: &str = "plain text from outside the mesh is refused";
 const COUNTED: &str = "the proxies of the called services counted every request";
 
+/// Returns the proofs of a mesh with strict mutual TLS.
+async fn strict(
+    mesh: &str,
+    change: impl FnOnce(&mut World),
+) -> Result<Vec<Proof>, EnvironmentError> {
+    proofs(mesh, Mtls::Strict, change).await
+}
+
 /// Returns the proofs before and after a load of 10 requests, which the counters contain. `change` happens before all
 /// proofs. Nothing remains on the cluster.
 async fn proofs(
     mesh: &str,
+    mtls: Mtls,
     change: impl FnOnce(&mut World),
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let server = Server::start(3).await;
     let before = server.paths("");
-    let plan = plan(&server, 2, mesh);
+    let mut plan = plan(&server, 2, mesh);
+    plan.meshes[1].settings.mtls = mtls;
     let mut cluster = prepared(&plan).await;
     let dir = folder();
     let deployed = deploy(&mut cluster, &plan, "there", dir.path()).await;
@@ -54,7 +65,7 @@ fn of<'a>(proofs: &'a [Proof], claim: &str) -> &'a Proof {
 #[tokio::test]
 async fn a_refusal_counts_if_the_same_probe_reaches_the_proxy() {
     let refuses = |world: &mut World| world.refuses_plain_text = true;
-    let proofs = proofs(STRICT, refuses).await.unwrap();
+    let proofs = strict(MESH, refuses).await.unwrap();
     assert!(proofs.iter().all(|p| p.holds), "{proofs:?}");
     let seen = "0 answered, 2 refused (emojivoto-0/web: connection reset); the same probe pod reached port 15020 \
                 of its proxy: status 200";
@@ -65,7 +76,7 @@ async fn a_refusal_counts_if_the_same_probe_reaches_the_proxy() {
 
 #[tokio::test]
 async fn without_a_refusal_strict_mutual_tls_is_not_proven() {
-    let proofs = proofs(STRICT, |_| {}).await.unwrap();
+    let proofs = strict(MESH, |_| {}).await.unwrap();
     let proof = of(&proofs, REFUSED);
     assert!(!proof.holds, "{proof:?}");
     assert!(proof.seen.starts_with("2 answered, 0 refused"), "{proof:?}");
@@ -74,8 +85,8 @@ async fn without_a_refusal_strict_mutual_tls_is_not_proven() {
 #[tokio::test]
 async fn a_refusal_proves_nothing_if_the_probe_reaches_no_pod() {
     let isolated = |world: &mut World| world.is_isolated = true;
-    let strict = proofs(STRICT, isolated).await.unwrap();
-    let proof = of(&strict, REFUSED);
+    let refused = strict(MESH, isolated).await.unwrap();
+    let proof = of(&refused, REFUSED);
     assert!(!proof.holds, "{proof:?}");
     for part in [
         "2 refused (emojivoto-0/web: no connection within 4 s)",
@@ -85,13 +96,12 @@ async fn a_refusal_proves_nothing_if_the_probe_reaches_no_pod() {
     ] {
         assert!(proof.seen.contains(part), "no `{part}` in {proof:?}");
     }
-    let proof = of(&strict, COUNTED);
+    let proof = of(&refused, COUNTED);
     assert!(
         !proof.holds && proof.seen.contains("0 of 2 proxies responded"),
         "{proof:?}"
     );
-    let permissive = STRICT.replace("strict", "permissive");
-    let permissive = proofs(&permissive, isolated).await.unwrap();
+    let permissive = proofs(MESH, Mtls::Permissive, isolated).await.unwrap();
     let proof = of(&permissive, "plain text from outside the mesh is answered");
     let part = "the probe pod reaches no other pod";
     assert!(!proof.holds && proof.seen.contains(part), "{proof:?}");
@@ -99,10 +109,10 @@ async fn a_refusal_proves_nothing_if_the_probe_reaches_no_pod() {
 
 #[tokio::test]
 async fn strict_mutual_tls_needs_a_port_that_shows_that_the_probe_reaches_pods() {
-    let (start, _) = STRICT.split_once(", proof").unwrap();
+    let (start, _) = MESH.split_once(", proof").unwrap();
     let mesh = format!("{start}}}}}");
     let refuses = |world: &mut World| world.refuses_plain_text = true;
-    let proofs = proofs(&mesh, refuses).await.unwrap();
+    let proofs = strict(&mesh, refuses).await.unwrap();
     let proof = of(&proofs, REFUSED);
     assert!(!proof.holds, "{proof:?}");
     assert!(proof.seen.contains("the mesh has no `proof`"), "{proof:?}");
@@ -111,7 +121,7 @@ async fn strict_mutual_tls_needs_a_port_that_shows_that_the_probe_reaches_pods()
 #[tokio::test]
 async fn a_probe_with_a_sidecar_is_not_used() {
     let injects = |world: &mut World| world.injects_probes = true;
-    let error = proofs(STRICT, injects).await.unwrap_err().to_string();
+    let error = strict(MESH, injects).await.unwrap_err().to_string();
     for part in [
         "failed to start tare-",
         "/probe-1: ",
@@ -126,8 +136,7 @@ async fn a_probe_with_a_sidecar_is_not_used() {
 fn with_waypoints(manifests: &str) -> String {
     let waypoints = "parts: {waypoints: mesh=waypoint, ";
     let source = "waypoint_proof: {port: 15020, path: /metrics, counters: [requests_total]}, proof";
-    STRICT
-        .replace("parts: {", waypoints)
+    MESH.replace("parts: {", waypoints)
         .replace("proof", source)
         .replace("join: {", &format!("join: {{manifests: [{manifests}], "))
 }
@@ -138,7 +147,7 @@ const WAYPOINT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {name:
 #[tokio::test]
 async fn a_mesh_whose_waypoints_do_not_exist_is_not_proven() {
     let refuses = |world: &mut World| world.refuses_plain_text = true;
-    let proofs = proofs(&with_waypoints(""), refuses).await.unwrap();
+    let proofs = strict(&with_waypoints(""), refuses).await.unwrap();
     let proof = of(&proofs, "every instance has a ready waypoint");
     assert!(!proof.holds, "{proof:?}");
     let start = "no waypoint is ready in 2 instances; the namespace tare-";
@@ -154,7 +163,7 @@ async fn a_mesh_whose_waypoints_do_not_exist_is_not_proven() {
 #[tokio::test]
 async fn waypoints_are_ready_in_every_instance_and_count_the_load() {
     let refuses = |world: &mut World| world.refuses_plain_text = true;
-    let proofs = proofs(&with_waypoints(WAYPOINT), refuses).await.unwrap();
+    let proofs = strict(&with_waypoints(WAYPOINT), refuses).await.unwrap();
     assert!(proofs.iter().all(|p| p.holds), "{proofs:?}");
     let ready = of(&proofs, "every instance has a ready waypoint");
     assert_eq!(ready.seen, "a waypoint is ready in 2 of 2 instances");
