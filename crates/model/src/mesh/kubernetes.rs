@@ -333,8 +333,8 @@ impl MeshKubernetes {
                 || source.of_node_proxies
                 || !source.tcp_counters.is_empty())
         {
-            return Err("found a `waypoint_proof` that cannot hold, expected `parts.waypoints`, and of the proof only port, \
-                        path and counters"
+            return Err("found `waypoint_proof`, expected `parts.waypoints` as well, and no `of_node_proxies` or `tcp_counters` \
+                        in it"
                 .to_owned());
         }
         for (name, url) in &self.proxy_config {
@@ -456,6 +456,21 @@ mod tests {
         assert!(wrong.contains("the name of a release"), "{wrong}");
         let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err();
         assert!(wrong.contains("jion"), "{wrong}");
+    }
+
+    #[test]
+    fn a_proof_by_waypoints_needs_waypoints() {
+        let source = json!({"port": 15020, "path": "/", "counters": ["requests"]});
+        let of = |waypoints: Value, source: &Value| {
+            let overlay = json!({"parts": {"waypoints": waypoints}, "waypoint_proof": source});
+            MeshKubernetes::default().overlaid(&overlay).map(drop)
+        };
+        assert_eq!(of(json!("mesh=waypoint"), &source), Ok(()));
+        let missing = of(json!(null), &source).unwrap_err();
+        assert!(missing.contains("`parts.waypoints`"), "{missing}");
+        let mut of_nodes = source.clone();
+        of_nodes["of_node_proxies"] = true.into();
+        assert!(of(json!("mesh=waypoint"), &of_nodes).is_err());
     }
 
     #[test]
