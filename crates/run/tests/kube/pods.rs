@@ -19,6 +19,9 @@ impl World {
         let namespace = metadata["namespace"].as_str()?.to_owned();
         let index = metadata["annotations"]["batch.kubernetes.io/job-completion-index"].as_str();
         let role = role(pod).to_owned();
+        if role == "probe" && pod["status"]["phase"] == "Failed" {
+            return None;
+        }
         let file = pod["spec"]["containers"][0]["args"][2].as_str()?;
         let file = file.strip_prefix("/spec/")?;
         let file = file.replace("$(INDEX)", index.unwrap_or(""));

@@ -132,6 +132,22 @@ async fn a_probe_with_a_sidecar_is_not_used() {
     }
 }
 
+#[tokio::test]
+async fn a_probe_that_is_evicted_is_created_again_once() {
+    let of = async |evicted_probes| {
+        let evicts = |world: &mut World| {
+            world.refuses_plain_text = true;
+            world.evicted_probes = evicted_probes;
+        };
+        strict(MESH, evicts).await
+    };
+    let proofs = of(1).await.unwrap();
+    assert!(proofs.iter().all(|p| p.holds), "{proofs:?}");
+    let error = of(2).await.unwrap_err().to_string();
+    let expected = "failed to start the probe pod: no complete records in 2 attempts: the records end after 0 of";
+    assert!(error.starts_with(expected), "{error}");
+}
+
 /// The same mesh with waypoints: a Deployment in each instance, whose pods have their label.
 fn with_waypoints(manifests: &str) -> String {
     let waypoints = "parts: {waypoints: mesh=waypoint, ";

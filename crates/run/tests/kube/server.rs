@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) refuses_plain_text: bool,
     /// Whether probes reach no pod, as behind a network policy.
     pub(crate) is_isolated: bool,
+    /// The next probes, of this number, are evicted before they start.
+    pub(crate) evicted_probes: usize,
     /// Whether admission adds a sidecar to probes.
     pub(crate) injects_probes: bool,
     /// The answer of the user's application to every request: status and body.
@@ -187,6 +189,11 @@ impl World {
         if self.injects_probes && role(pod) == "probe" {
             let containers = pod["spec"]["containers"].as_array_mut().unwrap();
             containers.push(json!({"name": "istio-proxy"}));
+        }
+        if self.evicted_probes > 0 && role(pod) == "probe" {
+            self.evicted_probes -= 1;
+            pod["status"] = json!({"phase": "Failed", "reason": "Evicted"});
+            return;
         }
         pod["status"] = json!({"phase": "Pending", "containerStatuses": [
             {"name": "tare", "containerID": "containerd://agent", "state": state}]});

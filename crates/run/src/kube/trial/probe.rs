@@ -80,7 +80,7 @@ pub(crate) async fn send(
         }
     }
     let found = format!("no complete records in {ATTEMPTS_MAX} attempts: {last}");
-    Err(EnvironmentError::start("the probe", found))
+    Err(EnvironmentError::start("the probe pod", found))
 }
 
 /// Creates the pod and reads its results. Fails inside with what is wrong with its records.
