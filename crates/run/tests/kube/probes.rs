@@ -53,11 +53,13 @@ async fn proofs(
     };
     cluster.teardown(deployment).await;
     assert!(cluster.close().await.is_empty());
-    assert_eq!(server.paths(""), before);
+    let mut left = server.paths("");
+    left.retain(|path| path != NODE_PROXY);
+    assert_eq!(left, before);
     proven
 }
 
-fn of<'a>(proofs: &'a [Proof], claim: &str) -> &'a Proof {
+fn proof_of<'a>(proofs: &'a [Proof], claim: &str) -> &'a Proof {
     let found = proofs.iter().find(|p| p.claim == claim);
     found.unwrap_or_else(|| panic!("no proof `{claim}` in {proofs:?}"))
 }
@@ -69,15 +71,15 @@ async fn a_refusal_counts_if_the_same_probe_reaches_the_proxy() {
     assert!(proofs.iter().all(|p| p.holds), "{proofs:?}");
     let seen = "0 answered, 2 refused (emojivoto-0/web: connection reset); the same probe pod reached port 15020 \
                 of its proxy: status 200";
-    assert_eq!(of(&proofs, REFUSED).seen, seen);
+    assert_eq!(proof_of(&proofs, REFUSED).seen, seen);
     let seen = "10 requests counted, 10 sent, 2 of 2 proxies responded";
-    assert_eq!(of(&proofs, COUNTED).seen, seen);
+    assert_eq!(proof_of(&proofs, COUNTED).seen, seen);
 }
 
 #[tokio::test]
 async fn without_a_refusal_strict_mutual_tls_is_not_proven() {
     let proofs = strict(MESH, |_| {}).await.unwrap();
-    let proof = of(&proofs, REFUSED);
+    let proof = proof_of(&proofs, REFUSED);
     assert!(!proof.holds, "{proof:?}");
     assert!(proof.seen.starts_with("2 answered, 0 refused"), "{proof:?}");
 }
@@ -86,7 +88,7 @@ async fn without_a_refusal_strict_mutual_tls_is_not_proven() {
 async fn a_refusal_proves_nothing_if_the_probe_reaches_no_pod() {
     let isolated = |world: &mut World| world.is_isolated = true;
     let refused = strict(MESH, isolated).await.unwrap();
-    let proof = of(&refused, REFUSED);
+    let proof = proof_of(&refused, REFUSED);
     assert!(!proof.holds, "{proof:?}");
     for part in [
         "2 refused (emojivoto-0/web: no connection within 4 s)",
@@ -96,13 +98,13 @@ async fn a_refusal_proves_nothing_if_the_probe_reaches_no_pod() {
     ] {
         assert!(proof.seen.contains(part), "no `{part}` in {proof:?}");
     }
-    let proof = of(&refused, COUNTED);
+    let proof = proof_of(&refused, COUNTED);
     assert!(
         !proof.holds && proof.seen.contains("0 of 2 proxies responded"),
         "{proof:?}"
     );
     let permissive = proofs(MESH, Mtls::Permissive, isolated).await.unwrap();
-    let proof = of(&permissive, "plain text from outside the mesh is answered");
+    let proof = proof_of(&permissive, "plain text from outside the mesh is answered");
     let part = "the probe pod reaches no other pod";
     assert!(!proof.holds && proof.seen.contains(part), "{proof:?}");
 }
@@ -113,7 +115,7 @@ async fn strict_mutual_tls_needs_a_port_that_shows_that_the_probe_reaches_pods()
     let mesh = format!("{start}}}}}");
     let refuses = |world: &mut World| world.refuses_plain_text = true;
     let proofs = strict(&mesh, refuses).await.unwrap();
-    let proof = of(&proofs, REFUSED);
+    let proof = proof_of(&proofs, REFUSED);
     assert!(!proof.holds, "{proof:?}");
     assert!(proof.seen.contains("the mesh has no `proof`"), "{proof:?}");
 }
@@ -148,6 +150,35 @@ async fn a_probe_that_is_evicted_is_created_again_once() {
     assert!(error.starts_with(expected), "{error}");
 }
 
+/// Path of the proxy of a node, which the mesh's own DaemonSet would create.
+const NODE_PROXY: &str = "/api/v1/namespaces/default/pods/ztunnel";
+
+#[tokio::test]
+async fn without_sidecars_the_proxy_of_the_node_shows_that_the_probe_reaches_pods() {
+    let parts = "parts: {node_proxies: [{namespace: default, selector: app=ztunnel}]}";
+    let mesh = MESH
+        .replace("join: {namespace_labels: {istio-injection: enabled}}, ", "")
+        .replace("parts: {sidecar: istio-proxy}", parts)
+        .replace("path:", "of_node_proxies: true, path:");
+    let of = async |node: &str| {
+        let proxy = serde_json::json!({
+            "metadata": {"namespace": "default", "name": "ztunnel", "labels": {"app": "ztunnel"}},
+            "spec": {"nodeName": node}, "status": {"podIP": "10.2.0.1"}});
+        let change = |world: &mut World| {
+            world.refuses_plain_text = true;
+            world.objects.insert(NODE_PROXY.to_owned(), proxy);
+        };
+        let proofs = strict(&mesh, change).await.unwrap();
+        proof_of(&proofs, REFUSED).clone()
+    };
+    let proof = of("node1").await;
+    let control = "; the same probe pod reached port 15020 of the node proxy on node1: status 200";
+    assert!(proof.holds && proof.seen.ends_with(control), "{proof:?}");
+    let proof = of("node2").await;
+    let missing = "not proven: found no address of the node proxy on node1";
+    assert!(!proof.holds && proof.seen.contains(missing), "{proof:?}");
+}
+
 /// The same mesh with waypoints: a Deployment in each instance, whose pods have their label.
 fn with_waypoints(manifests: &str) -> String {
     let waypoints = "parts: {waypoints: mesh=waypoint, ";
@@ -164,7 +195,7 @@ const WAYPOINT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {name:
 async fn a_mesh_whose_waypoints_do_not_exist_is_not_proven() {
     let refuses = |world: &mut World| world.refuses_plain_text = true;
     let proofs = strict(&with_waypoints(""), refuses).await.unwrap();
-    let proof = of(&proofs, "every instance has a ready waypoint");
+    let proof = proof_of(&proofs, "every instance has a ready waypoint");
     assert!(!proof.holds, "{proof:?}");
     let start = "no waypoint is ready in 2 instances; the namespace tare-";
     assert!(proof.seen.starts_with(start), "{proof:?}");
@@ -181,9 +212,9 @@ async fn waypoints_are_ready_in_every_instance_and_count_the_load() {
     let refuses = |world: &mut World| world.refuses_plain_text = true;
     let proofs = strict(&with_waypoints(WAYPOINT), refuses).await.unwrap();
     assert!(proofs.iter().all(|p| p.holds), "{proofs:?}");
-    let ready = of(&proofs, "every instance has a ready waypoint");
+    let ready = proof_of(&proofs, "every instance has a ready waypoint");
     assert_eq!(ready.seen, "a waypoint is ready in 2 of 2 instances");
-    let counted = of(&proofs, "the waypoints counted every request");
+    let counted = proof_of(&proofs, "the waypoints counted every request");
     assert_eq!(
         counted.seen,
         "10 requests counted, 10 sent, 2 of 2 proxies responded"
