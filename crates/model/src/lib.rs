@@ -25,7 +25,7 @@ pub mod units;
 
 pub use cause::innermost;
 pub use records::{
-    calls, capacity, hist, layout, overload, record, stacks, trial, verdict, worker, writer,
+    calls, capacity, hist, layout, overload, probe, record, stacks, trial, verdict, worker, writer,
 };
 pub use text::nearest;
 

@@ -12,6 +12,7 @@ pub mod kube;
 mod lines;
 pub mod local;
 mod now;
+pub mod probe;
 pub mod proc;
 mod sidecar;
 pub mod store;

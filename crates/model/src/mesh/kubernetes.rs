@@ -37,6 +37,9 @@ pub struct MeshKubernetes {
     /// Source of the proof that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofSource>,
+    /// Source of the proof that the waypoints are in the path: their counters of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waypoint_proof: Option<ProofSource>,
     /// Where the control plane serves profiles of itself, for `--profile`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pprof: Vec<PprofEndpoint>,
@@ -149,7 +152,7 @@ pub struct WorkloadRef {
     pub name: String,
 }
 
-/// Counters of the proxies, read through the API server.
+/// Counters of the proxies, read by a pod of tare outside the mesh.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProofSource {
@@ -325,6 +328,15 @@ impl MeshKubernetes {
                 );
             }
         }
+        if let Some(source) = &self.waypoint_proof
+            && (self.parts.waypoints.is_none()
+                || source.of_node_proxies
+                || !source.tcp_counters.is_empty())
+        {
+            return Err("found `waypoint_proof`, expected `parts.waypoints` as well, and no `of_node_proxies` or `tcp_counters` \
+                        in it"
+                .to_owned());
+        }
         for (name, url) in &self.proxy_config {
             check_proxy_config(name, url)?;
         }
@@ -444,6 +456,21 @@ mod tests {
         assert!(wrong.contains("the name of a release"), "{wrong}");
         let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err();
         assert!(wrong.contains("jion"), "{wrong}");
+    }
+
+    #[test]
+    fn a_proof_by_waypoints_needs_waypoints() {
+        let source = json!({"port": 15020, "path": "/", "counters": ["requests"]});
+        let of = |waypoints: Value, source: &Value| {
+            let overlay = json!({"parts": {"waypoints": waypoints}, "waypoint_proof": source});
+            MeshKubernetes::default().overlaid(&overlay).map(drop)
+        };
+        assert_eq!(of(json!("mesh=waypoint"), &source), Ok(()));
+        let missing = of(json!(null), &source).unwrap_err();
+        assert!(missing.contains("`parts.waypoints`"), "{missing}");
+        let mut of_nodes = source.clone();
+        of_nodes["of_node_proxies"] = true.into();
+        assert!(of(json!("mesh=waypoint"), &of_nodes).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! or another variant, needs only a file.
 
 mod catalogue;
+mod counters;
 mod decode;
 mod definition;
 mod envoy;
@@ -11,6 +12,7 @@ mod kubernetes;
 mod pprof;
 
 pub(crate) use catalogue::Catalogue;
+pub use counters::{lines_of_counters, sum_of_counters};
 pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
 pub use definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 pub use envoy::{ENVOY_VERSIONS, EnvoyProgram};

@@ -7,6 +7,7 @@ pub mod hist;
 pub mod layout;
 mod manifest;
 pub mod overload;
+pub mod probe;
 pub mod record;
 pub mod stacks;
 pub mod trial;

@@ -167,10 +167,12 @@ impl Cluster {
         let new_block = reserved.is_none_or(|(b, _)| *b != trial.block);
         hooks::before_trial(&self.settings, trial, new_block, dir).await?;
         self.reserve(plan, trial.block).await?;
+        let workload = plan.workload_of(&trial.load);
         let mut deployment = Deployment {
             names: self.names.trial(trial.index),
+            instances: workload.instances,
             mesh: trial.mesh.with_version_filled(),
-            fronts: Front::all(plan.workload_of(&trial.load), self.application.as_deref()),
+            fronts: Front::all(workload, self.application.as_deref()),
             application: self.application.clone(),
             daemon_sets: Vec::new(),
             other_pods: 0,
@@ -180,7 +182,9 @@ impl Cluster {
             tcp_request_bytes: None,
             watched: Vec::new(),
             pods: Vec::new(),
+            waypoints: Vec::new(),
             counters: BTreeMap::new(),
+            probes: 0,
             events: Events::default(),
             terminations: PodTerminations::default(),
             container_watch: None,

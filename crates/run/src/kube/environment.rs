@@ -78,15 +78,16 @@ impl Environment for Kubernetes {
         deployment: &mut Deployment,
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError> {
-        let api = &self.cluster()?.api;
+        let cluster = self.cluster()?;
+        let (api, settings) = (&cluster.api, &cluster.settings);
         match phase {
             Phase::Before => {
-                let proofs = prove::before(api, deployment).await?;
+                let proofs = prove::before(api, settings, deployment).await?;
                 deployment.watch_containers(api);
                 Ok(proofs)
             }
             Phase::After { load_sent } => {
-                let proofs = prove::after(api, deployment, load_sent).await;
+                let proofs = prove::after(api, settings, deployment, load_sent).await;
                 if let Some(watch) = deployment.container_watch.take() {
                     watch.end().await;
                 }

@@ -7,6 +7,7 @@ mod interrupted_runs;
 mod observe;
 mod ownership;
 mod pods;
+mod probes;
 mod proxy_config;
 mod rbac;
 mod replicas;
@@ -483,6 +484,7 @@ async fn sampled_twice(server: &Server, plan: &Plan) -> (Vec<String>, Vec<Event>
     assert!(lines[1].last().unwrap().contains("final"), "{lines:?}");
     let mut agents = server.paths("-agents/pods/");
     agents.extend(server.paths("-agents/configmaps/"));
+    agents.retain(|path| !path.contains("/probe-"));
     let of = |word: &str| agents.iter().filter(|p| p.contains(word)).count();
     // The agents of the load have pods and a ConfigMap of the same number.
     assert_eq!(of("/idle-") * 2, agents.len(), "{agents:?}");

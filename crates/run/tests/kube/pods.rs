@@ -3,9 +3,13 @@
 use serde_json::{Value, json};
 use tare_analysis::proxy_config::settings_of;
 use tare_model::load::LoadSpec;
-use tare_model::record::{LoadRecord, StreamChecksum};
+use tare_model::probe::{
+    FailureKind, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
+};
+use tare_model::record::{Hello, LoadRecord, StreamChecksum};
+use tare_model::writer::RecordWriter;
 
-use crate::server::World;
+use crate::server::{World, role};
 
 impl World {
     /// Ends a worker and returns its log.
@@ -14,16 +18,20 @@ impl World {
         let metadata = &pod["metadata"];
         let namespace = metadata["namespace"].as_str()?.to_owned();
         let index = metadata["annotations"]["batch.kubernetes.io/job-completion-index"].as_str();
-        let is_agent = metadata["labels"]["tare.run/role"] == "agent";
+        let role = role(pod).to_owned();
+        if role == "probe" && pod["status"]["phase"] == "Failed" {
+            return None;
+        }
         let file = pod["spec"]["containers"][0]["args"][2].as_str()?;
         let file = file.strip_prefix("/spec/")?;
         let file = file.replace("$(INDEX)", index.unwrap_or(""));
         let map = pod["spec"]["volumes"][0]["configMap"]["name"].as_str()?;
         let map = format!("/api/v1/namespaces/{namespace}/configmaps/{map}");
         let spec = self.objects[&map]["data"][&file].as_str()?;
-        let lines = match is_agent {
-            true => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05, 0.0),
-            false => {
+        let lines = match role.as_str() {
+            "agent" => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05, 0.0),
+            "probe" => self.probe_records(&serde_json::from_str(spec).ok()?),
+            _ => {
                 let spec: LoadSpec = serde_json::from_str(spec).ok()?;
                 let lines = tare_fake::load_records(&spec, self.median_ns);
                 match spec.proxy_config.is_empty() {
@@ -40,6 +48,39 @@ impl World {
         self.objects.get_mut(path)?["status"]["containerStatuses"][0]["state"] =
             json!({"terminated": {"reason": "Completed", "exitCode": 0}});
         Some(text)
+    }
+
+    /// Returns the records of a probe. Proxies serve their counters at `/metrics`; all other requests are in plain text.
+    fn probe_records(&self, spec: &ProbeSpec) -> Vec<String> {
+        let mut records = RecordWriter::new(Vec::new());
+        let hello = ProbeRecord::Hello(Hello::new("probe", 1));
+        let results = spec.requests.iter().map(|r| self.probed(r).into());
+        for record in std::iter::once(hello).chain(results) {
+            records.write(&record).unwrap();
+        }
+        records.finish_lines(|checksum| ProbeRecord::Final { checksum })
+    }
+
+    fn probed(&self, request: &ProbeRequest) -> ProbeResult {
+        let fails = |kind, found: &str| {
+            let found = found.to_owned();
+            Err(ProbeFailure { kind, found })
+        };
+        let (ip, _) = request.address.rsplit_once(':').unwrap();
+        let exists = self.objects.values().any(|o| o["status"]["podIP"] == ip);
+        if self.is_isolated || !exists {
+            return fails(FailureKind::Timeout, "no connection within 4 s");
+        }
+        let answers = |status, body: &str| Ok(request.answer(status, body, false));
+        match request.path.as_str() {
+            "/metrics" => answers(200, &self.metrics),
+            _ if self.refuses_plain_text => fails(FailureKind::Reset, "connection reset"),
+            "/tare/ready" => answers(200, ""),
+            _ => match &self.answer {
+                Some((status, body)) => answers(*status, body),
+                None => answers(404, ""),
+            },
+        }
     }
 
     /// Adds the records of the requested documents before the final record.

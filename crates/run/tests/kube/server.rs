@@ -33,6 +33,14 @@ pub(crate) struct World {
     pub(crate) never_ready: bool,
     /// Whether containers of the user's application end as soon as they start.
     pub(crate) crashes: bool,
+    /// Whether the ports of applications reset the connections of probes.
+    pub(crate) refuses_plain_text: bool,
+    /// Whether probes reach no pod, as behind a network policy.
+    pub(crate) is_isolated: bool,
+    /// The next probes, of this number, are evicted before they start.
+    pub(crate) evicted_probes: usize,
+    /// Whether admission adds a sidecar to probes.
+    pub(crate) injects_probes: bool,
     /// The answer of the user's application to every request: status and body.
     pub(crate) answer: Option<(u16, String)>,
     /// Output of every container of the user's application.
@@ -51,7 +59,7 @@ pub(crate) struct World {
     pub(crate) summaries_left: Option<u32>,
     /// Median latency in the records of generators.
     pub(crate) median_ns: f64,
-    /// Whether requests for logs get no response.
+    /// Whether requests for logs get no response, except those of probes.
     pub(crate) logs_hang: bool,
     /// Last state of the pods that were deleted, for watches.
     pub(crate) deleted_pods: Vec<Value>,
@@ -155,7 +163,10 @@ impl World {
         }
         let object = self.put(path, object);
         match object["kind"].as_str() {
-            Some("Pod") => self.agent(path),
+            Some("Pod") => {
+                self.agent(path);
+                return self.objects[path].clone();
+            }
             Some("Deployment" | "StatefulSet" | "Job") => {
                 let spec = &object["spec"];
                 let count = spec["replicas"].as_u64().or(spec["completions"].as_u64());
@@ -168,13 +179,22 @@ impl World {
 
     /// Starts a pod that is bound to its node, as a kubelet does.
     fn agent(&mut self, path: &str) {
-        let state = match self.agents_do_not_run {
+        let state = match self.agents_do_not_run && role(&self.objects[path]) == "agent" {
             true => {
                 json!({"waiting": {"reason": "CreateContainerError", "message": "no such path"}})
             }
             false => json!({"running": {}}),
         };
         let pod = self.objects.get_mut(path).unwrap();
+        if self.injects_probes && role(pod) == "probe" {
+            let containers = pod["spec"]["containers"].as_array_mut().unwrap();
+            containers.push(json!({"name": "istio-proxy"}));
+        }
+        if self.evicted_probes > 0 && role(pod) == "probe" {
+            self.evicted_probes -= 1;
+            pod["status"] = json!({"phase": "Failed", "reason": "Evicted"});
+            return;
+        }
         pod["status"] = json!({"phase": "Pending", "containerStatuses": [
             {"name": "tare", "containerID": "containerd://agent", "state": state}]});
     }
@@ -255,7 +275,8 @@ impl World {
         } else {
             "True"
         };
-        let status = json!({"phase": "Running", "containerStatuses": containers.iter().map(status).collect::<Vec<_>>(),
+        let ip = format!("10.1.{}.{}", self.version / 250, self.version % 250);
+        let status = json!({"phase": "Running", "podIP": ip, "containerStatuses": containers.iter().map(status).collect::<Vec<_>>(),
             "conditions": [{"type": "Ready", "status": ready, "reason": "Stuck", "message": "cannot pull the image"}]});
         let mut pod = json!({"metadata": metadata, "spec": spec, "status": status});
         pod["owner"] = owner.clone();
@@ -293,6 +314,12 @@ impl World {
         let found = self.objects.iter().filter(|(p, _)| mine(p)).map(|(_, o)| o);
         found.filter(|o| selected(o, selector)).cloned().collect()
     }
+}
+
+/// The role of a pod of tare.
+pub(crate) fn role(pod: &Value) -> &str {
+    let role = pod["metadata"]["labels"]["tare.run/role"].as_str();
+    role.unwrap_or_default()
 }
 
 fn containers(spec: &Value) -> Vec<String> {
@@ -425,8 +452,11 @@ async fn answer(
         .split('&')
         .find_map(|q| q.strip_prefix("labelSelector="));
     let selector = decoded(selector.unwrap_or(""));
-    let hangs = path.ends_with("/log") && world.lock().unwrap().logs_hang;
-    if hangs {
+    let hangs = |pod: &str| {
+        let world = world.lock().unwrap();
+        world.logs_hang && world.objects.get(pod).is_none_or(|p| role(p) != "probe")
+    };
+    if path.strip_suffix("/log").is_some_and(hangs) {
         tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
     }
     if watches(&parts) {
@@ -482,19 +512,6 @@ impl World {
         }
         if path == "/version" {
             return reply(StatusCode::OK, &json!({"gitVersion": "v1.36.0-simulated"}));
-        }
-        if path.ends_with("/proxy/metrics") {
-            return Response::new(Full::new(Bytes::from(self.metrics.clone())));
-        }
-        if path.ends_with("/proxy/tare/ready") {
-            return reply(StatusCode::OK, &json!({"ready": true}));
-        }
-        if path.contains("/proxy/")
-            && let Some((status, body)) = &self.answer
-        {
-            let mut response = Response::new(Full::new(Bytes::from(body.clone())));
-            *response.status_mut() = StatusCode::from_u16(*status).unwrap();
-            return response;
         }
         match parts.method {
             Method::GET if is_list(path) && !self.objects.contains_key(path) => {

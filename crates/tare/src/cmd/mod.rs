@@ -27,6 +27,7 @@ mod observe;
 pub(crate) mod output;
 mod patrol;
 mod plan;
+mod probe;
 mod report;
 mod run;
 mod save;
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Man(man::Args),
     #[command(hide = true)]
     Agent(agent::Args),
+    #[command(hide = true)]
+    Probe(probe::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
 }
@@ -92,6 +95,7 @@ impl Command {
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
             Self::Agent(args) => agent::run(args),
+            Self::Probe(args) => probe::run(args),
             Self::Exec(args) => exec::run(args),
         }
     }

@@ -22,7 +22,7 @@ use tare_model::innermost;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::kinds::{Kind, POD, POD_LOG, POD_PORT_FORWARD, POD_PROXY};
+use super::kinds::{Kind, POD, POD_LOG, POD_PORT_FORWARD};
 use super::lines::Lines;
 use crate::environment::EnvironmentError;
 
@@ -357,20 +357,6 @@ impl ApiClient {
     /// Gets a JSON document by its path, without a retry.
     pub(crate) async fn document(&self, path: &str) -> Result<Value, ApiError> {
         self.send_for_json(&get(path)?).await
-    }
-
-    /// Gets a text from a port of a pod through the API server. Does not retry, because a failure
-    /// is also a result.
-    pub(crate) async fn pod_text(
-        &self,
-        (namespace, pod): (&str, &str),
-        port: u16,
-        path: &str,
-    ) -> Result<String, ApiError> {
-        let target = POD_PROXY.object(Some(namespace), &format!("{pod}:{port}"));
-        let request = get(&format!("{target}{path}"))?;
-        let body = body(&request, self.send(&request).await?).await?;
-        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// Opens a connection to a port on a pod's loopback, through the API server. Does not retry. Fails with what was

@@ -62,9 +62,8 @@ kinds! {
     NAMESPACE = "Namespace", "" "v1" "namespaces", false, ["list" "create" "patch" "delete"] + [], Always, "one namespace for each instance of the application";
     NODE = "Node", "" "v1" "nodes", false, ["get" "list" "patch"] + [], Always, "reserves a node for the generators, and releases it";
     NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"] + [], Kubelet, "reads CPU and memory from kubelets where agents may not run. This right allows more than reading: it also allows running commands in pods";
-    POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents; waits until pods are ready; records why a pod ends during a measurement";
-    POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "records of generators and agents";
-    POD_PROXY = "Pod", "" "v1" "pods/proxy", true, ["get"] + [], Always, "counters of the proxies, and the proof that plain text is refused";
+    POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents and probes; waits until pods are ready; records why a pod ends during a measurement";
+    POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "records of generators, agents and probes";
     POD_PORT_FORWARD = "Pod", "" "v1" "pods/portforward", true, ["get" "create"] + [], Profile, "profiles of control planes";
     SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + [], Always, "one for each service of the application";
     CONFIG_MAP = "ConfigMap", "" "v1" "configmaps", true, ["get" "list" "create" "patch"] + ["delete"], Always, "specifications of workers; the run's ledger";

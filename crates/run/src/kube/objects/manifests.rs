@@ -258,3 +258,35 @@ pub(crate) fn agent(
         "metadata": {"name": name, "namespace": names.agents(), "labels": labels},
         "spec": pod})
 }
+
+/// Pod of a probe, outside the mesh. Its specification is in the ConfigMap of the same name. It may not run on the
+/// reserved node, because it does not tolerate the taint.
+pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &str) -> Value {
+    let container = container(settings, &["probe", "--spec", "/spec/0.json"]);
+    let mut pod = pod_spec(settings, container, name);
+    pod["restartPolicy"] = "Never".into();
+    pod["nodeSelector"] = json!(settings.node_labels);
+    let labels = with(names.labels(), &[(ROLE, "probe")]);
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": names.agents(), "labels": labels},
+        "spec": pod})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::Names;
+    use super::*;
+
+    #[test]
+    fn a_probe_has_no_token_no_privilege_and_no_place_on_the_reserved_node() {
+        let names = Names::new("tare", "run").trial(0);
+        let pod = probe(&names, &KubernetesSettings::default(), "probe-1");
+        assert_eq!(pod["metadata"]["namespace"], names.agents());
+        let spec = &pod["spec"];
+        assert_eq!(spec["automountServiceAccountToken"], false);
+        assert!(spec["tolerations"].is_null() && spec["hostNetwork"].is_null());
+        let security = &spec["containers"][0]["securityContext"];
+        assert_eq!(security["runAsNonRoot"], true);
+        assert_eq!(security["capabilities"], json!({"drop": ["ALL"]}));
+    }
+}

@@ -8,7 +8,7 @@ pub(crate) const RUN: &str = "tare.run/id";
 pub(crate) const TRIAL: &str = "tare.run/trial";
 /// Label and taint of the node that is reserved for generators; its value is the run.
 pub(crate) const GENERATOR: &str = "tare.run/generator";
-/// Label of a pod: `application`, `generator` or `agent`.
+/// Label of a pod: `application`, `generator`, `agent` or `probe`.
 pub(crate) const ROLE: &str = "tare.run/role";
 /// Label of a pod: the instance of the application.
 pub(crate) const INSTANCE: &str = "tare.run/instance";
@@ -89,7 +89,7 @@ impl TrialNames {
         format!("{}-load", self.base)
     }
 
-    /// Namespace of the agents, which is never part of a mesh.
+    /// Namespace of the agents and the probes, which is never part of a mesh.
     pub(crate) fn agents(&self) -> String {
         format!("{}-agents", self.base)
     }

@@ -1,5 +1,7 @@
 //! Reads a pod's object: whether it is ready or why not, its containers, how they ended.
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde_json::Value;
 use tare_model::worker::{Plane, WatchedProcess};
 
@@ -40,6 +42,12 @@ impl<'a> Pod<'a> {
 
     pub(crate) fn node(self) -> &'a str {
         self.text("/spec/nodeName")
+    }
+
+    /// `address:port` of a port of the pod; `None` while it has no IP address.
+    pub(crate) fn address(self, port: u16) -> Option<String> {
+        let ip: IpAddr = self.text("/status/podIP").parse().ok()?;
+        Some(SocketAddr::new(ip, port).to_string())
     }
 
     pub(crate) fn phase(self) -> &'a str {
@@ -338,6 +346,14 @@ mod tests {
         assert_eq!(of(Some("db"), ""), "db");
         assert_eq!(of(Some("web-old"), "6d5f8c7b9"), "web-old");
         assert_eq!(of(None, ""), "p");
+    }
+
+    #[test]
+    fn an_ipv6_address_is_in_brackets() {
+        let of = |ip: &str| Pod(&json!({"status": {"podIP": ip}})).address(80);
+        assert_eq!(of("10.0.0.1").as_deref(), Some("10.0.0.1:80"));
+        assert_eq!(of("fd00::1").as_deref(), Some("[fd00::1]:80"));
+        assert_eq!(of(""), None);
     }
 
     #[test]

@@ -7,17 +7,38 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tare_analysis::proxy_config::settings_of;
 use tare_model::layout;
+use tare_model::probe::{ProbeRequest, ProbeResult};
 use tare_model::record::ProxySettings;
 
 use super::deployment::Deployment;
+use super::probe;
+use super::prove::STATISTICS_WITHIN;
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::CONFIG_MAP;
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::mesh;
 use crate::kube::objects::Pod;
 
-/// Saves images, settings and metrics in the trial's directory.
-pub(crate) async fn save(api: &ApiClient, deployment: &Deployment) -> Result<(), EnvironmentError> {
+/// Maximum size of the saved metrics of a sidecar.
+const METRICS_BYTES_MAX: usize = 1 << 20;
+
+/// Returns the request for the metrics of the first sidecar, which [`save`] saves; `None` without a sidecar that serves
+/// metrics.
+pub(super) fn metrics_request(deployment: &Deployment) -> Option<ProbeRequest> {
+    deployment.sidecar()?;
+    let source = deployment.section()?.proof.as_ref()?;
+    let address = Pod(deployment.pods.first()?).address(source.port)?;
+    let (host, path) = (address.clone(), &source.path);
+    let request = probe::get(address, host, path, STATISTICS_WITHIN, METRICS_BYTES_MAX);
+    Some(request)
+}
+
+/// Saves images, settings and the metrics of the first sidecar in the trial's directory.
+pub(super) async fn save(
+    api: &ApiClient,
+    deployment: &Deployment,
+    metrics: Option<ProbeResult>,
+) -> Result<(), EnvironmentError> {
     let mut images: BTreeMap<String, String> = BTreeMap::new();
     for pod in deployment.pods.iter().map(Pod) {
         for container in pod.containers() {
@@ -38,12 +59,15 @@ pub(crate) async fn save(api: &ApiClient, deployment: &Deployment) -> Result<(),
     if let (Some(pod), Some(sidecar)) = (first, deployment.sidecar()) {
         let container = pod.container(sidecar).cloned().unwrap_or_default();
         cluster["sidecar"] = json!(settings_of("sidecar", &container));
-        if let Some(source) = deployment.section().and_then(|s| s.proof.as_ref()) {
-            let pod = (pod.namespace(), pod.name());
-            if let Ok(text) = api.pod_text(pod, source.port, &source.path).await {
-                write(&config.join("first-sidecar-metrics.txt"), &text)?;
-            }
+    }
+    if let Some(Ok(answer)) = metrics
+        && (200..300).contains(&answer.status)
+    {
+        let mut text = answer.body;
+        if answer.is_cut {
+            text += &format!("\n# cut after {METRICS_BYTES_MAX} bytes\n");
         }
+        write(&config.join("first-sidecar-metrics.txt"), &text)?;
     }
     let control_plane = control_plane(api, deployment).await?;
     if !control_plane.is_empty() {

@@ -57,6 +57,8 @@ impl GeneratorRuns {
 #[derive(Debug)]
 pub struct Deployment {
     pub(crate) names: TrialNames,
+    /// Number of instances of the application.
+    pub(crate) instances: u32,
     pub(crate) mesh: Mesh,
     /// The services that the load calls.
     pub(crate) fronts: BTreeMap<String, Front>,
@@ -76,8 +78,12 @@ pub struct Deployment {
     pub(crate) watched: Vec<WatchedProcess>,
     /// Pods of the application when they became ready.
     pub(crate) pods: Vec<Value>,
+    /// Pods of the mesh's waypoints before the load.
+    pub(crate) waypoints: Vec<Value>,
     /// Sums of the proxies' counters before the load, by the pod's namespace and name.
     pub(crate) counters: BTreeMap<String, f64>,
+    /// Number of probes so far.
+    pub(crate) probes: u32,
     pub(crate) runs: GeneratorRuns,
     pub(crate) events: Events,
     pub(crate) terminations: PodTerminations,
@@ -128,6 +134,19 @@ impl Deployment {
     /// The service that the load calls and that a pod belongs to.
     pub(crate) fn front(&self, pod: Pod<'_>) -> Option<&Front> {
         self.fronts.values().find(|front| front.has(pod))
+    }
+
+    /// The namespaces of the instances.
+    pub(crate) fn instance_namespaces(&self) -> Vec<String> {
+        let indices = 0..self.instances;
+        indices.map(|index| self.names.instance(index)).collect()
+    }
+
+    /// The name by which the load calls the service of a pod, with its port.
+    pub(crate) fn authority(&self, pod: Pod<'_>) -> String {
+        let front = self.fronts.iter().find(|(_, front)| front.has(pod));
+        let (name, port) = front.map_or(("", 0), |(name, front)| (name, front.port));
+        format!("{name}.{}:{port}", pod.namespace())
     }
 
     /// Whether the mesh refuses plain text from outside.

@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
+use tare_model::probe::{ProbeRequest, ProbeResult};
 use tare_model::trial::EventKind;
+use tokio::time::Instant;
 
 use super::deploy::Inputs;
 use super::deployment::Deployment;
 use super::pod_log::last_output;
+use super::probe;
+use super::prove::waypoints;
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
@@ -20,8 +24,11 @@ use crate::kube::wait::wait;
 const POLL: Duration = Duration::from_millis(500);
 /// How long an endpoint of a ready application may fail.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// Time limit of one request to an endpoint.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const ANSWER_BYTES_MAX: usize = 200;
 
-/// Waits until every pod is ready and has its sidecar.
+/// Waits until every pod is ready and has its sidecar, and until the waypoints are ready.
 pub(crate) async fn wait_ready(
     inputs: Inputs<'_>,
     deployment: &mut Deployment,
@@ -29,6 +36,7 @@ pub(crate) async fn wait_ready(
     let within_s = inputs.settings.ready_within_s;
     let within = Duration::from_secs(u64::from(within_s));
     let selector = format!("{},{ROLE}=application", deployment.names.selector());
+    let start = Instant::now();
     let mut recreated = BTreeMap::new();
     let pods = wait("the application is ready", POLL, within, async || {
         let mut pods = inputs.api.list(POD, None, &selector).await?;
@@ -63,6 +71,8 @@ pub(crate) async fn wait_ready(
             return Err(not_ready(&pods, expected, within_s, &output));
         }
     };
+    let left = within.saturating_sub(start.elapsed());
+    wait_waypoints(inputs.api, deployment, left).await?;
     match deployment.application.is_some() {
         true => endpoints_answer(inputs, deployment).await,
         false => Ok(()),
@@ -90,60 +100,71 @@ async fn failure(api: &ApiClient, pods: &[Value]) -> Option<EnvironmentError> {
     Some(EnvironmentError::start(pod.title(), found))
 }
 
-/// Requests each endpoint of the mix once from the pods of the entry points, through the API server. A mesh that refuses
-/// plain text would refuse these requests.
+/// Waits until every instance has a ready waypoint, if the mesh has waypoints. Returns without an error when the time is
+/// over, because a proof states what is missing.
+async fn wait_waypoints(
+    api: &ApiClient,
+    deployment: &Deployment,
+    within: Duration,
+) -> Result<(), ApiError> {
+    let waited = wait("the waypoints are ready", POLL, within, async || {
+        let pods = waypoints::pods(api, deployment).await?;
+        let ready = waypoints::ready(deployment, &pods);
+        Ok::<_, ApiError>(match ready.is_none_or(|proof| proof.holds) {
+            true => Ok(()),
+            false => Err(()),
+        })
+    });
+    waited.await.map(drop)
+}
+
+/// Requests each endpoint of the mix from the pods of the entry points, through a probe. A mesh that refuses plain text
+/// would refuse these requests.
 async fn endpoints_answer(
     inputs: Inputs<'_>,
-    deployment: &Deployment,
+    deployment: &mut Deployment,
 ) -> Result<(), EnvironmentError> {
     if deployment.is_strict() {
         return Ok(());
     }
+    let mut requests = Vec::new();
+    let mut asked = Vec::new();
     for endpoint in gets(inputs.workload()) {
         let Some(front) = deployment.fronts.get(&endpoint.service) else {
             continue;
         };
-        let pods = deployment.pods.iter().map(Pod);
         let mut tested = BTreeSet::new();
         // One pod of each instance.
-        for pod in pods.filter(|p| front.has(*p) && tested.insert(p.namespace())) {
-            endpoint_answers(inputs.api, pod, front.port_of(pod), &endpoint.path).await?;
+        for (index, pod) in deployment.pods.iter().map(Pod).enumerate() {
+            if !front.has(pod) || !tested.insert(pod.namespace()) {
+                continue;
+            }
+            let Some(address) = front.port_of(pod).and_then(|port| pod.address(port)) else {
+                let found = "found no port of this pod for its Service, expected a number or the name of a port";
+                return Err(EnvironmentError::start(pod.title(), found));
+            };
+            let (host, path) = (deployment.authority(pod), &endpoint.path);
+            requests.push(ProbeRequest {
+                retry_ns: ANSWERS_WITHIN.as_nanos() as u64,
+                ..probe::get(address, host, path, ANSWER_WITHIN, ANSWER_BYTES_MAX)
+            });
+            asked.push((index, path.clone()));
         }
     }
-    Ok(())
-}
-
-async fn endpoint_answers(
-    api: &ApiClient,
-    pod: Pod<'_>,
-    port: Option<u16>,
-    path: &str,
-) -> Result<(), EnvironmentError> {
-    let Some(port) = port else {
-        let found =
-            "found no port of this pod for its Service, expected a number or the name of a port";
-        return Err(EnvironmentError::start(pod.title(), found));
-    };
-    let address = (pod.namespace(), pod.name());
-    let answer = wait("an endpoint answers", POLL, ANSWERS_WITHIN, async || {
-        Ok::<_, EnvironmentError>(match api.pod_text(address, port, path).await {
-            Err(error) if error.status.is_none_or(|s| s >= 400) => Err(error),
-            _ => Ok(()),
-        })
-    });
-    let Err(error) = answer.await? else {
+    let results = probe::send(inputs.api, inputs.settings, deployment, requests).await?;
+    let is_error = |result: &ProbeResult| !result.as_ref().is_ok_and(|a| a.status < 400);
+    let mut results = asked.into_iter().zip(results);
+    let Some(((index, path), result)) = results.find(|(_, result)| is_error(result)) else {
         return Ok(());
     };
-    let status = error
-        .status
-        .map_or_else(String::new, |s| format!("status {s}: "));
+    let pod = Pod(&deployment.pods[index]);
     let own = pod.containers();
     let own = own.iter().find(|c| pod.is_own(c.name()));
     let output = match own {
-        Some(container) => last_output(api, pod, container.name()).await,
+        Some(container) => last_output(inputs.api, pod, container.name()).await,
         None => String::new(),
     };
-    let found = format!("GET {path}: {status}{}{output}", error.found);
+    let found = format!("GET {path}: {}{output}", probe::words(&result));
     Err(EnvironmentError::start(pod.title(), found))
 }
 
