@@ -4,6 +4,7 @@
 mod application;
 mod container_ends;
 mod interrupted_runs;
+mod pod_settings;
 mod pods;
 mod proxy_config;
 mod rbac;
