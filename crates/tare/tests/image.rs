@@ -1,7 +1,7 @@
 //! `tare image`: pushes to a registry, and imports with the commands of clusters.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -238,7 +238,11 @@ fn the_command_of_the_cluster_imports_the_archive() {
         let dir = programs();
         let args = ["--program", "amd64", "--out", "x.tar", "--load", cluster];
         let run = |path: &str| image(dir.path(), &args).env("PATH", path).output().unwrap();
-        let path = stub(dir.path(), program, "echo \"$@\" > args; test -s x.tar");
+        let path = stub(
+            dir.path(),
+            program,
+            "printf '%s\\n' \"$*\" > args; test -s x.tar",
+        );
         let output = run(&path);
         assert!(output.status.success(), "{output:?}");
         let found = std::fs::read_to_string(dir.path().join("args")).unwrap();

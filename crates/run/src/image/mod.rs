@@ -5,6 +5,8 @@
 
 use std::io::{self, Write};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use ring::digest::{Digest, SHA256, digest};
 use serde_json::{Value, json};
 
@@ -144,17 +146,20 @@ impl Image {
 impl PlatformImage {
     fn new(program: &[u8]) -> Result<Self, ImageError> {
         let machine = machine(program)?;
-        let mut layer = Vec::new();
-        entry(&mut layer, "tare", program, 0o755)?;
-        end(&mut layer)?;
+        let mut files = Vec::new();
+        entry(&mut files, "tare", program, 0o755)?;
+        end(&mut files)?;
+        let mut layer = GzEncoder::new(Vec::new(), Compression::default());
+        layer.write_all(&files)?;
+        let layer = layer.finish()?;
         let config = json!({"architecture": machine, "os": "linux",
             "config": {"Entrypoint": ["/tare"], "User": "65532:65532", "WorkingDir": "/"},
-            "rootfs": {"type": "layers", "diff_ids": [sha256(&layer)]},
+            "rootfs": {"type": "layers", "diff_ids": [sha256(&files)]},
             "history": [{"created_by": "tare image"}]});
         let config = config.to_string().into_bytes();
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
             "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
-            "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)]});
+            "layers": [descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &layer)]});
         let manifest = manifest.to_string().into_bytes();
         let mut descriptor = descriptor(MANIFEST, &manifest);
         descriptor["platform"] = json!({"architecture": machine, "os": "linux"});
@@ -321,6 +326,13 @@ mod tests {
         for path in [&docker[0]["Config"], &docker[0]["Layers"][0]] {
             assert!(dir.path().join(path.as_str().unwrap()).is_file());
         }
+        let read = |path: &Value| std::fs::read(dir.path().join(path.as_str().unwrap())).unwrap();
+        let config: Value = serde_json::from_slice(&read(&docker[0]["Config"])).unwrap();
+        let mut files = Vec::new();
+        let layer = read(&docker[0]["Layers"][0]);
+        let mut layer = flate2::read::GzDecoder::new(layer.as_slice());
+        std::io::Read::read_to_end(&mut layer, &mut files).unwrap();
+        assert_eq!(config["rootfs"]["diff_ids"][0], sha256(&files));
     }
 
     #[test]

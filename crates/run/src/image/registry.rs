@@ -2,7 +2,7 @@
 //!
 //! Source: CNCF Distribution, token authentication specification.
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -162,18 +162,21 @@ impl<'a> Registry<'a> {
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<Response, PushError> {
         let unreachable = |error: ureq::Error| {
-            let remedy = match error {
-                ureq::Error::HostNotFound => "check its name, the name server, and HTTPS_PROXY",
-                ureq::Error::Rustls(_) | ureq::Error::Tls(_) => {
-                    "it must have HTTPS, unless it is on loopback, with a certificate of the system's trust store or of \
-                     the file SSL_CERT_FILE"
-                }
-                _ => "check its name and port, and HTTPS_PROXY",
-            };
+            // Errors of TLS have this kind.
+            let is_tls = matches!(&error, ureq::Error::Io(e) if e.kind() == ErrorKind::InvalidData);
             PushError::Unreachable {
                 registry: self.image.registry.clone(),
-                found: error.to_string(),
-                remedy,
+                found: match error {
+                    ureq::Error::Io(error) => error.to_string(),
+                    other => other.to_string(),
+                },
+                remedy: match is_tls {
+                    true => {
+                        "tare uses HTTPS, except on loopback; the certificate must be valid by the system's trust store or \
+                         by the file SSL_CERT_FILE"
+                    }
+                    false => "check its name and port, the name server, and HTTPS_PROXY",
+                },
             }
         };
         let mut answer = answer.map_err(unreachable)?;
