@@ -216,9 +216,8 @@ impl<'a> Registry<'a> {
         let realm = parameter(challenge, "realm").unwrap_or_default();
         let service = parameter(challenge, "service").unwrap_or_default();
         // The password must not leave over a connection that is less protected than that of the registry.
-        if !realm.starts_with("https://")
-            && !(self.image.is_loopback() && realm.starts_with("http://"))
-        {
+        let is_plain = realm.starts_with("http://") && self.image.is_loopback();
+        if !is_plain && !realm.starts_with("https://") {
             return Err(PushError::Response {
                 request: format!("GET {}/v2/", self.base),
                 found: format!("the token server `{realm}`"),
