@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::pod::{PodSettings, check_namespace_labels};
 use crate::mesh::{DataPlaneKind, Mesh, name_and_version};
 
 /// Most generators of a trial.
@@ -42,6 +43,13 @@ pub struct KubernetesSettings {
     pub node_labels: BTreeMap<String, String>,
     /// How the application's pods are distributed over the nodes.
     pub placement: Placement,
+    /// Settings of the pods that a run creates.
+    #[serde(skip_serializing_if = "PodSettings::is_empty")]
+    pub pod: PodSettings,
+    /// Labels of the namespaces of applications, generators and agents, such as `pod-security.kubernetes.io/enforce`;
+    /// that of agents remains `privileged`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub namespace_labels: BTreeMap<String, String>,
     /// Source of the CPU and memory samples.
     pub sampling: SamplingSource,
     /// Overlays for meshes by name, or by the name before the slash: merged over `kubernetes` of the mesh.
@@ -71,6 +79,8 @@ impl Default for KubernetesSettings {
             generator_node: GeneratorNode::default(),
             node_labels: BTreeMap::new(),
             placement: Placement::default(),
+            pod: PodSettings::default(),
+            namespace_labels: BTreeMap::new(),
             sampling: SamplingSource::default(),
             meshes: BTreeMap::new(),
             hooks: Hooks::default(),
@@ -103,7 +113,8 @@ impl KubernetesSettings {
                 "found namespace_prefix `{prefix}`, expected 1 to 20 lower-case letters, digits and hyphens"
             ));
         }
-        Ok(())
+        check_namespace_labels(&self.namespace_labels)?;
+        self.pod.check()
     }
 }
 

@@ -12,6 +12,7 @@ mod loads;
 mod margins;
 mod names;
 mod overload;
+mod pod;
 mod prices;
 mod repeats;
 mod resolve;
@@ -37,6 +38,10 @@ pub use kubernetes::{
 };
 pub use margins::Margins;
 pub use overload::{CapacityOf, Overload, Phases};
+pub use pod::{
+    ContainerResources, PodResources, PodSettings, Quantity, TaintEffect, Toleration,
+    TolerationOperator,
+};
 pub use prices::Prices;
 pub use resolve::resolve;
 pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};

@@ -6,6 +6,7 @@ mod container_ends;
 mod interrupted_runs;
 mod observe;
 mod ownership;
+mod pod_settings;
 mod pods;
 mod probes;
 mod proxy_config;

@@ -63,6 +63,8 @@ pub(crate) struct World {
     pub(crate) logs_hang: bool,
     /// Last state of the pods that were deleted, for watches.
     pub(crate) deleted_pods: Vec<Value>,
+    /// Whether Services get addresses of IPv6.
+    pub(crate) ipv6: bool,
     /// Number of open watches.
     pub(crate) watching: usize,
     /// Configuration of a generator's sidecar; `None` if the sidecar does not respond.
@@ -158,8 +160,12 @@ impl World {
 
     fn apply(&mut self, path: &str, mut object: Value) -> Value {
         if path.contains("/services/") {
-            object["spec"]["clusterIP"] =
-                format!("10.0.{}.{}", self.version / 250, self.version % 250).into();
+            let (high, low) = (self.version / 250, self.version % 250);
+            let address = match self.ipv6 {
+                true => format!("fd00::{high:x}:{low:x}"),
+                false => format!("10.0.{high}.{low}"),
+            };
+            object["spec"]["clusterIP"] = address.into();
         }
         let object = self.put(path, object);
         match object["kind"].as_str() {

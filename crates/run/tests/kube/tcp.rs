@@ -64,7 +64,8 @@ async fn a_mesh_gets_the_protocol_tcp_and_proves_it_by_bytes() {
         );
         assert_eq!(object_of["metadata"]["annotations"], annotations);
         let pod = &object("deployments")["spec"]["template"];
-        assert_eq!(pod["metadata"]["annotations"], annotations);
+        let opaque = "acme.example/opaque";
+        assert_eq!(pod["metadata"]["annotations"][opaque], annotations[opaque]);
     }
     cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     let after = async |cluster: &mut tare_run::kube::Kubernetes, deployment: &mut _| {

@@ -8,6 +8,7 @@ mod echo;
 mod echo_grpc;
 mod emojivoto;
 mod faults;
+mod ipv6;
 mod probes;
 mod replicas;
 mod synthetic;

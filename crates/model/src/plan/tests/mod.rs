@@ -179,6 +179,27 @@ fn a_mesh_that_cannot_run_in_the_environment_is_refused() {
     assert!(found.contains("permissive"), "{found}");
     let found = errors("environment: kubernetes\nmeshes: [bare]\nkubernetes: {generators: 0}\n");
     assert!(found.contains("1 to 64"), "{found}");
+    let found = errors(
+        "environment: kubernetes\nmeshes: [bare]\n\
+         kubernetes: {pod: {resources: {agent: {requests: {cpu: 2 cores}}}}}\n",
+    );
+    let expected = "pod.resources.agent: found `2 cores` for cpu";
+    assert!(found.contains(expected), "{found}");
+    let found = errors(
+        "environment: kubernetes\nmeshes: [bare]\n\
+         kubernetes: {pod: {tolerations: [{key: a, effect: NoSchedul}]}}\n",
+    );
+    assert!(found.contains("`NoSchedule`"), "{found}");
+}
+
+#[test]
+fn quantities_of_pods_may_be_numbers_or_text() {
+    let text = "environment: kubernetes\nmeshes: [bare]\n\
+                kubernetes: {pod: {resources: {generator: {requests: {cpu: 2, memory: 64Mi}}}}}\n";
+    let plan = good(text, &[]);
+    let requests = &plan.kubernetes.unwrap().pod.resources.generator.requests;
+    let expected = serde_json::json!({"cpu": 2, "memory": "64Mi"});
+    assert_eq!(serde_json::to_value(requests).unwrap(), expected);
 }
 
 #[test]

@@ -129,6 +129,18 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
     if replicas > 1 {
         add(metadata, "labels", REPLICAS, replicas.to_string().into());
     }
+    for (key, value) in &settings.pod.labels {
+        // The selectors of the application may use its own labels.
+        if metadata["labels"][key.as_str()].is_null() {
+            add(metadata, "labels", key, value.as_str().into());
+        }
+    }
+    for (key, value) in settings.pod.annotations_with_defaults() {
+        let of_plan = settings.pod.annotations.contains_key(&key);
+        if of_plan || metadata["annotations"][key.as_str()].is_null() {
+            add(metadata, "annotations", &key, value.into());
+        }
+    }
     add(
         metadata,
         "annotations",
@@ -162,6 +174,7 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
             spec["topologySpreadConstraints"] = spread;
         }
     }
+    manifests::schedule(spec, settings);
     if let Some(spec) = spec.as_object_mut() {
         spec.retain(|_, value| !value.is_null());
     }

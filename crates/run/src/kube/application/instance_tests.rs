@@ -130,6 +130,7 @@ fn node_labels_of_the_plan_hold_for_all_pods() {
         node_labels: [("pool".to_owned(), "tare".to_owned())].into(),
         ..KubernetesSettings::default()
     };
+    let linux = json!({"pool": "tare", "kubernetes.io/os": "linux"});
     let anti_affinity = json!({"podAntiAffinity": {"x": 1}});
     for (key, value, selector, is_spread) in [
         (
@@ -145,14 +146,54 @@ fn node_labels_of_the_plan_hold_for_all_pods() {
             false,
         ),
         ("affinity", anti_affinity, json!({"pool": "tare"}), false),
-        ("nodeSelector", json!({}), json!({"pool": "tare"}), true),
-        ("affinity", json!({}), json!({"pool": "tare"}), true),
+        ("nodeSelector", json!({}), linux.clone(), true),
+        ("affinity", json!({}), linux, true),
     ] {
         let spec = spec_with(key, value, &settings);
         assert_eq!(spec["nodeSelector"], selector, "{key}");
         let spread = spec["topologySpreadConstraints"].is_array();
         assert_eq!(spread, is_spread, "{key}: {spec}");
     }
+}
+
+#[test]
+fn pods_of_an_application_get_the_settings_of_pods_but_keep_their_own_labels() {
+    let settings = KubernetesSettings {
+        pod: serde_json::from_value(json!({"labels": {"team": "load", "tier": "plan"},
+            "annotations": {"karpenter.sh/do-not-disrupt": "false"}, "priority_class": "high",
+            "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+            "resources": {"application": {"limits": {"cpu": 1}}}}))
+        .unwrap(),
+        ..KubernetesSettings::default()
+    };
+    let mut objects = shop();
+    let template = &mut objects[1]["spec"]["template"];
+    template["metadata"]["labels"]["tier"] = "own".into();
+    let stay = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+    template["metadata"]["annotations"] =
+        json!({stay: "true", "karpenter.sh/do-not-disrupt": "true"});
+    template["spec"]["tolerations"] = json!([{"key": "gpu"}]);
+    let [_, then] = deployed(&rendered(objects), &settings, None);
+    let (web, db) = (&then[0]["spec"]["template"], &then[1]["spec"]["template"]);
+    let labels = &web["metadata"]["labels"];
+    assert_eq!(
+        (&labels["team"], &labels["tier"]),
+        (&json!("load"), &json!("own"))
+    );
+    let annotations = &web["metadata"]["annotations"];
+    assert_eq!(annotations[stay], "true", "the application sets it");
+    assert_eq!(
+        annotations["karpenter.sh/do-not-disrupt"], "false",
+        "the plan sets it"
+    );
+    assert_eq!(
+        db["metadata"]["annotations"][stay], "false",
+        "nothing sets it"
+    );
+    let own = json!([{"key": "gpu"}, {"key": "dedicated", "operator": "Exists"}]);
+    assert_eq!(web["spec"]["tolerations"], own);
+    assert_eq!(web["spec"]["priorityClassName"], "high");
+    assert!(web["spec"]["containers"][0]["resources"].is_null());
 }
 
 #[test]

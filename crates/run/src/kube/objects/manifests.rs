@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use tare_model::graph::{Service, ServiceProtocol};
 use tare_model::mesh::Join;
-use tare_model::plan::{KubernetesSettings, Placement};
+use tare_model::plan::{ContainerResources, KubernetesSettings, Placement};
 
 use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, REPLICAS, ROLE, TRIAL, TrialNames};
 
 /// Seconds that pods have to end after SIGTERM.
 pub(crate) const GRACE_S: u32 = 5;
-/// Id of a user that owns no files.
-const NOBODY: u32 = 65_532;
+/// Label of a node: its operating system.
+pub(crate) const OS: &str = "kubernetes.io/os";
 
 fn with(mut labels: Value, more: &[(&str, &str)]) -> Value {
     for (key, value) in more {
@@ -23,6 +23,13 @@ fn extend<'a>(into: &mut Value, more: impl IntoIterator<Item = (&'a String, &'a 
     for (key, value) in more {
         into[key.as_str()] = value.as_str().into();
     }
+}
+
+/// Labels of a namespace of a trial.
+pub(crate) fn namespace_labels(names: &TrialNames, settings: &KubernetesSettings) -> Value {
+    let mut labels = names.labels();
+    extend(&mut labels, &settings.namespace_labels);
+    labels
 }
 
 /// Namespace; with `join`, it is part of the mesh.
@@ -84,15 +91,24 @@ pub(crate) fn config_map(
         "data": data})
 }
 
-/// Container of tare, with its specification mounted at `/spec`.
-fn container(settings: &KubernetesSettings, args: &[&str]) -> Value {
-    json!({"name": CONTAINER, "image": settings.image,
+/// Container of tare, with its specification mounted at `/spec`. Its user is that of the image, unless the cluster
+/// sets another one.
+fn container(
+    settings: &KubernetesSettings,
+    resources: &ContainerResources,
+    args: &[&str],
+) -> Value {
+    let mut container = json!({"name": CONTAINER, "image": settings.image,
         "imagePullPolicy": settings.image_pull_policy.word(),
         "command": ["/tare"], "args": args,
         "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-            "runAsNonRoot": true, "runAsUser": NOBODY,
+            "runAsNonRoot": true,
             "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}},
-        "volumeMounts": [{"name": "spec", "mountPath": "/spec", "readOnly": true}]})
+        "volumeMounts": [{"name": "spec", "mountPath": "/spec", "readOnly": true}]});
+    if !resources.is_empty() {
+        container["resources"] = json!(resources);
+    }
+    container
 }
 
 fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -> Value {
@@ -101,10 +117,46 @@ fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -
         .iter()
         .map(|s| json!({"name": s}))
         .collect();
-    json!({"containers": [container], "imagePullSecrets": secrets,
+    let mut spec = json!({"containers": [container], "imagePullSecrets": secrets,
         "automountServiceAccountToken": false, "enableServiceLinks": false,
         "terminationGracePeriodSeconds": GRACE_S,
-        "volumes": [{"name": "spec", "configMap": {"name": config_map}}]})
+        "volumes": [{"name": "spec", "configMap": {"name": config_map}}]});
+    schedule(&mut spec, settings);
+    spec
+}
+
+/// Adds the plan's tolerations and priority class to the specification of a pod; one with a priority class keeps it.
+pub(crate) fn schedule(spec: &mut Value, settings: &KubernetesSettings) {
+    let own = spec["tolerations"].as_array().cloned();
+    let plan = settings.pod.tolerations.iter().map(|t| json!(t));
+    let all: Vec<Value> = own.into_iter().flatten().chain(plan).collect();
+    if !all.is_empty() {
+        spec["tolerations"] = all.into();
+    }
+    if let Some(class) = &settings.pod.priority_class
+        && spec["priorityClassName"].as_str().is_none_or(str::is_empty)
+    {
+        spec["priorityClassName"] = class.as_str().into();
+    }
+}
+
+/// Labels and annotations of a pod of tare: those of the plan, and then those of the mesh.
+fn metadata(settings: &KubernetesSettings, mut labels: Value, join: Option<&Join>) -> Value {
+    let mut annotations = json!({});
+    extend(&mut labels, &settings.pod.labels);
+    extend(&mut annotations, &settings.pod.annotations_with_defaults());
+    if let Some(join) = join {
+        extend(&mut labels, &join.pod_labels);
+        extend(&mut annotations, &join.pod_annotations);
+    }
+    json!({"labels": labels, "annotations": annotations})
+}
+
+/// Labels of the nodes on which a pod may run.
+fn node_selector(settings: &KubernetesSettings) -> Value {
+    let mut selector = json!({OS: "linux"});
+    extend(&mut selector, &settings.node_labels);
+    selector
 }
 
 /// Placement of the pods of an instance.
@@ -128,7 +180,7 @@ pub(crate) fn place(
             pod["nodeSelector"] = json!({"kubernetes.io/hostname": node});
         }
         _ => {
-            pod["nodeSelector"] = json!(settings.node_labels);
+            pod["nodeSelector"] = node_selector(settings);
             pod["topologySpreadConstraints"] = json!([{"maxSkew": 1,
                 "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": {TRIAL: names.trial, ROLE: "application"}}}]);
@@ -151,7 +203,8 @@ pub(crate) fn deployment(
         ..
     } = service;
     let file = format!("/spec/{service}.json");
-    let mut container = container(settings, &["workload", "--spec", &file]);
+    let resources = &settings.pod.resources.application;
+    let mut container = container(settings, resources, &["workload", "--spec", &file]);
     container["ports"] = json!([{"name": protocol.name(), "containerPort": PORT}]);
     // A startup probe ends when the pod is ready, so it does not disturb the measurement.
     container["startupProbe"] =
@@ -177,16 +230,15 @@ pub(crate) fn deployment(
     if *replicas > 1 {
         labels[REPLICAS] = replicas.to_string().into();
     }
-    let mut annotations = json!({});
-    if let Some(join) = join {
-        extend(&mut labels, &join.pod_labels);
-        extend(&mut annotations, &join.pod_annotations);
-    }
-    extend(&mut annotations, tcp_annotations(join, *protocol));
+    let mut metadata = metadata(settings, labels, join);
+    extend(
+        &mut metadata["annotations"],
+        tcp_annotations(join, *protocol),
+    );
     json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": service, "namespace": namespace, "labels": own},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": service}},
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}}})
+            "template": {"metadata": metadata, "spec": pod}}})
 }
 
 /// Indexed job with one pod for each generator. Its specifications are in the ConfigMap of the same name.
@@ -197,29 +249,33 @@ pub(crate) fn generators(
     reserved: bool,
     job: &str,
 ) -> Value {
-    let mut container = container(settings, &["load", "--spec", "/spec/$(INDEX).json"]);
+    let resources = &settings.pod.resources.generator;
+    let args = ["load", "--spec", "/spec/$(INDEX).json"];
+    let mut container = container(settings, resources, &args);
     container["env"] = json!([{"name": "INDEX", "valueFrom": {"fieldRef":
         {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]);
     let mut pod = pod_spec(settings, container, job);
     pod["restartPolicy"] = "Never".into();
     if reserved {
         pod["nodeSelector"] = json!({GENERATOR: names.run});
-        pod["tolerations"] = json!([{"key": GENERATOR, "operator": "Equal", "value": names.run, "effect": "NoSchedule"}]);
+        let own = json!({"key": GENERATOR, "operator": "Equal", "value": names.run, "effect": "NoSchedule"});
+        match pod["tolerations"].as_array_mut() {
+            Some(tolerations) => tolerations.push(own),
+            None => pod["tolerations"] = json!([own]),
+        }
     } else {
-        pod["nodeSelector"] = json!(settings.node_labels);
+        pod["nodeSelector"] = node_selector(settings);
     }
-    let mut labels = with(names.labels(), &[("app", "generator"), (ROLE, "generator")]);
-    let mut annotations = json!({});
+    let labels = with(names.labels(), &[("app", "generator"), (ROLE, "generator")]);
+    let mut metadata = metadata(settings, labels, join);
     if let Some(join) = join {
-        extend(&mut labels, &join.pod_labels);
-        extend(&mut annotations, &join.pod_annotations);
-        extend(&mut annotations, &join.generator_annotations);
+        extend(&mut metadata["annotations"], &join.generator_annotations);
     }
     json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": job, "namespace": names.load(), "labels": names.labels()},
         "spec": {"completions": settings.generators, "parallelism": settings.generators,
             "completionMode": "Indexed", "backoffLimit": 0,
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}}})
+            "template": {"metadata": metadata, "spec": pod}}})
 }
 
 /// Pod of an agent, bound to its node. It reads the processes and control groups of the node,
@@ -233,7 +289,8 @@ pub(crate) fn agent(
     samples_stacks: bool,
 ) -> Value {
     let path = format!("/spec/{file}");
-    let mut container = container(settings, &["agent", "--spec", &path]);
+    let resources = &settings.pod.resources.agent;
+    let mut container = container(settings, resources, &["agent", "--spec", &path]);
     container["env"] = json!([{"name": "TARE_CGROUP_ROOT", "value": "/host/cgroup"}]);
     // Only root may read the memory of other users' processes. It has no capabilities, except to sample stacks.
     container["securityContext"]["runAsNonRoot"] = false.into();
@@ -254,9 +311,10 @@ pub(crate) fn agent(
     pod["restartPolicy"] = "Never".into();
     pod["tolerations"] = json!([{"operator": "Exists"}]);
     let labels = with(names.labels(), &[(ROLE, "agent")]);
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": names.agents(), "labels": labels},
-        "spec": pod})
+    let mut metadata = metadata(settings, labels, None);
+    metadata["name"] = name.into();
+    metadata["namespace"] = names.agents().into();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
 }
 
 /// Pod of a probe, outside the mesh. Its specification is in the ConfigMap of the same name. It may not run on the

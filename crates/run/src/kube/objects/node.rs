@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tare_model::plan::{GeneratorNode, KubernetesSettings};
 use tare_model::rng::Rng;
 
+use super::manifests::OS;
 use super::names::{GENERATOR, name_of};
 use crate::kube::api::kinds::NODE;
 use crate::kube::api::{ApiClient, ApiError};
@@ -26,15 +27,15 @@ pub(crate) struct Node {
     pub(crate) software: String,
 }
 
-/// Returns the nodes that a plan may use: ready, schedulable, with the plan's labels, and without
-/// taints that tare did not set.
+/// Returns the nodes that a plan may use: Linux, ready, schedulable, with the plan's labels, and without taints that
+/// neither tare has set nor the plan tolerates.
 pub(crate) async fn usable(
     api: &ApiClient,
     settings: &KubernetesSettings,
 ) -> Result<Vec<Node>, ApiError> {
     let mut nodes = Vec::new();
     for node in api.list(NODE, None, "").await? {
-        if is_usable(&node, &settings.node_labels) {
+        if is_usable(&node, settings) {
             nodes.push(read(&node));
         }
     }
@@ -42,17 +43,26 @@ pub(crate) async fn usable(
     Ok(nodes)
 }
 
-fn is_usable(node: &Value, wanted: &BTreeMap<String, String>) -> bool {
+fn is_usable(node: &Value, settings: &KubernetesSettings) -> bool {
     let conditions = node["status"]["conditions"].as_array();
     let ready = conditions
         .into_iter()
         .flatten()
         .any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let word = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
+    let tolerated = |t: &Value| {
+        let (key, value, effect) = (word(t, "key"), word(t, "value"), word(t, "effect"));
+        let mut tolerations = settings.pod.tolerations.iter();
+        tolerations.any(|toleration| toleration.tolerates(&key, &value, &effect))
+    };
     let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
     let closed = node["spec"]["unschedulable"] == true
-        || taints.any(|t| t["key"] != GENERATOR && t["effect"] != "PreferNoSchedule");
+        || taints
+            .any(|t| t["key"] != GENERATOR && t["effect"] != "PreferNoSchedule" && !tolerated(t));
     let labels = &node["metadata"]["labels"];
-    ready && !closed && wanted.iter().all(|(k, v)| labels[k.as_str()] == v.as_str())
+    let linux = labels[OS].is_null() || labels[OS] == "linux";
+    let mut wanted = settings.node_labels.iter();
+    ready && !closed && linux && wanted.all(|(k, v)| labels[k.as_str()] == v.as_str())
 }
 
 fn read(node: &Value) -> Node {
@@ -209,19 +219,26 @@ mod tests {
     }
 
     #[test]
-    fn cordoned_and_tainted_nodes_are_not_used() {
+    fn only_open_linux_nodes_with_the_labels_of_the_plan_are_used() {
         let node = |spec: Value| {
-            json!({"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": spec,
+            json!({"metadata": {"name": "n", "labels": {"zone": "a", OS: "linux"}}, "spec": spec,
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         };
-        let any = BTreeMap::new();
-        assert!(is_usable(&node(json!({})), &any));
-        assert!(!is_usable(&node(json!({"unschedulable": true})), &any));
-        let tainted = json!({"taints": [{"key": "control-plane", "effect": "NoSchedule"}]});
-        assert!(!is_usable(&node(tainted), &any));
+        let mut settings = KubernetesSettings::default();
+        assert!(is_usable(&node(json!({})), &settings));
+        assert!(!is_usable(&node(json!({"unschedulable": true})), &settings));
+        let mut windows = node(json!({}));
+        windows["metadata"]["labels"][OS] = "windows".into();
+        assert!(!is_usable(&windows, &settings));
         let ours = json!({"taints": [{"key": GENERATOR, "effect": "NoSchedule"}]});
-        assert!(is_usable(&node(ours), &any));
-        let wanted = BTreeMap::from([("zone".to_owned(), "b".to_owned())]);
-        assert!(!is_usable(&node(json!({})), &wanted));
+        assert!(is_usable(&node(ours), &settings));
+        let taint = json!({"key": "dedicated", "value": "load", "effect": "NoSchedule"});
+        let tainted = node(json!({"taints": [taint]}));
+        assert!(!is_usable(&tainted, &settings));
+        let toleration = json!({"key": "dedicated", "operator": "Exists"});
+        settings.pod.tolerations = vec![serde_json::from_value(toleration).unwrap()];
+        assert!(is_usable(&tainted, &settings));
+        settings.node_labels = BTreeMap::from([("zone".to_owned(), "b".to_owned())]);
+        assert!(!is_usable(&node(json!({})), &settings));
     }
 }

@@ -1,7 +1,7 @@
 //! Deploys the application of a trial: N instances, each in a namespace of its own.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::Value;
 use tare_model::mesh::Join;
@@ -49,7 +49,7 @@ pub(crate) async fn create(
     let join = deployment.join().cloned();
     let mut namespaces: Vec<String> = (0..instances).map(|i| names.instance(i)).collect();
     namespaces.push(names.load());
-    let labels = || names.labels();
+    let labels = || manifests::namespace_labels(&names, inputs.settings);
     let meshed = |name: &String| manifests::namespace(name, labels(), join.as_ref(), false);
     let mut objects: Vec<(Kind, Value)> =
         namespaces.iter().map(|n| (NAMESPACE, meshed(n))).collect();
@@ -186,6 +186,17 @@ fn upstream(
     Ok(Upstream::new(connect, authority))
 }
 
+/// Returns the address that a service listens on: any of the family of its cluster IP, which is that of its pods.
+fn listen(addresses: &Addresses, namespace: &str, service: &str) -> String {
+    let address = addresses.get(&(namespace.to_owned(), service.to_owned()));
+    let is_ipv6 = address.is_some_and(|a| a.contains(':'));
+    let any: IpAddr = match is_ipv6 {
+        true => Ipv6Addr::UNSPECIFIED.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(any, PORT).to_string()
+}
+
 fn targets(
     workload: &Workload,
     deployment: &Deployment,
@@ -232,7 +243,7 @@ fn instance(
             graph: graph.clone(),
             service: service.name.clone(),
             instance: name.clone(),
-            listen: format!("0.0.0.0:{PORT}"),
+            listen: listen(addresses, &namespace, &service.name),
             upstreams,
             seed: inputs.trial.seed.wrapping_add(number),
         };

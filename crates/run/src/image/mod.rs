@@ -1,11 +1,25 @@
-//! Writes an OCI image of tare, with one static program for each architecture, as an archive.
+//! The container image of tare, with one static program for each architecture: its archive, its push to a registry, and
+//! its import into a cluster.
 //!
 //! Source: Open Container Initiative, image format and image layout, version 1.
 
 use std::io::{self, Write};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use ring::digest::{Digest, SHA256, digest};
 use serde_json::{Value, json};
+
+mod credentials;
+mod importer;
+mod push;
+mod reference;
+mod registry;
+
+pub use credentials::{CredentialFiles, Credentials, CredentialsError};
+pub use importer::{IMPORTERS, ImportError, Importer};
+pub use push::{PushError, push};
+pub use reference::{Reference, ReferenceError};
 
 /// Size of a tar block.
 const BLOCK: usize = 512;
@@ -29,84 +43,133 @@ pub enum ImageError {
     /// An index has one image for each architecture.
     #[error("found two programs for {0}, expected one for each architecture")]
     Twice(String),
-    /// The archive could not be written.
-    #[error("failed to write the archive: {0}")]
+    /// The layer could not be written.
+    #[error("failed to write the layer: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Writes an archive with an image of `programs` as `/tare`, and returns the image's digest.
-/// The same programs give the same bytes. The digest is that of the manifest or, for
-/// several programs, of the index of their manifests.
-///
-/// # Errors
-/// When a program is not static or not of a supported architecture, two have the same architecture,
-/// or `out` fails.
-pub fn write(programs: &[Vec<u8>], name: &str, out: &mut impl Write) -> Result<String, ImageError> {
-    let mut blobs = Vec::new();
-    let mut images = Vec::new();
-    for program in programs {
-        let image = image(program, &mut blobs)?;
-        if images
-            .iter()
-            .any(|other| platform(other) == platform(&image))
-        {
-            return Err(ImageError::Twice(platform(&image).to_owned()));
-        }
-        images.push(image);
-    }
-    let mut files = vec![("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec())];
-    let mut named = match images.as_slice() {
-        [] => return Err(ImageError::Machine),
-        [image] => {
-            // Older versions of `docker load` need this file.
-            let (config, layer) = (blob(&blobs[0]), blob(&blobs[1]));
-            let docker = json!([{"Config": config, "RepoTags": [name], "Layers": [layer]}]);
-            files.push(("manifest.json", docker.to_string().into_bytes()));
-            image.clone()
-        }
-        // One descriptor, of the index, for all images: importers create one image for each
-        // descriptor in index.json.
-        several => {
-            let index = index(several);
-            let of_index = descriptor(INDEX, &index);
-            blobs.push(index);
-            of_index
-        }
-    };
-    named["annotations"] = json!({"io.containerd.image.name": name,
-        "org.opencontainers.image.ref.name": name.rsplit_once(':').map_or("latest", |(_, tag)| tag)});
-    files.insert(1, ("index.json", index(std::slice::from_ref(&named))));
-    for (path, bytes) in &files {
-        entry(out, path, bytes, 0o644)?;
-    }
-    for bytes in &blobs {
-        entry(out, &blob(bytes), bytes, 0o644)?;
-    }
-    end(out)?;
-    out.flush()?;
-    Ok(named["digest"].as_str().unwrap_or_default().to_owned())
+/// An image of tare. The same programs give the same bytes.
+#[derive(Debug)]
+pub struct Image {
+    /// One for each architecture.
+    platforms: Vec<PlatformImage>,
+    /// Of several architectures.
+    index: Option<Vec<u8>>,
+    /// Descriptor of the manifest or, for several programs, of the index of their manifests.
+    top: Value,
 }
 
-/// Adds the configuration, layer and manifest of an image of `program` to `blobs`, and returns the
-/// descriptor of the manifest.
-fn image(program: &[u8], blobs: &mut Vec<Vec<u8>>) -> Result<Value, ImageError> {
-    let machine = machine(program)?;
-    let mut layer = Vec::new();
-    entry(&mut layer, "tare", program, 0o755)?;
-    end(&mut layer)?;
-    let config = json!({"architecture": machine, "os": "linux",
-        "config": {"Entrypoint": ["/tare"], "User": "65532:65532", "WorkingDir": "/"},
-        "rootfs": {"type": "layers", "diff_ids": [sha256(&layer)]},
-        "history": [{"created_by": "tare image"}]});
-    let config = config.to_string().into_bytes();
-    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
-        "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
-        "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)]});
-    let manifest = manifest.to_string().into_bytes();
-    let mut image = descriptor(MANIFEST, &manifest);
-    image["platform"] = json!({"architecture": machine, "os": "linux"});
-    blobs.extend([config, layer, manifest]);
-    Ok(image)
+/// The image for one architecture.
+#[derive(Debug)]
+struct PlatformImage {
+    config: Vec<u8>,
+    layer: Vec<u8>,
+    manifest: Vec<u8>,
+    /// Of the manifest, with its platform.
+    descriptor: Value,
+}
+
+impl Image {
+    /// Makes an image with `programs` as `/tare`.
+    ///
+    /// # Errors
+    /// When a program is not static or not of a supported architecture, or two have the same architecture.
+    pub fn new(programs: &[Vec<u8>]) -> Result<Self, ImageError> {
+        let mut platforms: Vec<PlatformImage> = Vec::new();
+        for program in programs {
+            let new = PlatformImage::new(program)?;
+            let architecture = platform(&new.descriptor);
+            if platforms
+                .iter()
+                .any(|p| platform(&p.descriptor) == architecture)
+            {
+                return Err(ImageError::Twice(architecture.to_owned()));
+            }
+            platforms.push(new);
+        }
+        let descriptors: Vec<Value> = platforms.iter().map(|p| p.descriptor.clone()).collect();
+        let (index, top) = match descriptors.as_slice() {
+            [] => return Err(ImageError::Machine),
+            [one] => (None, one.clone()),
+            // One descriptor, of the index, for all images: importers create one image for each descriptor in
+            // index.json.
+            several => {
+                let index = index(several);
+                let top = descriptor(INDEX, &index);
+                (Some(index), top)
+            }
+        };
+        Ok(Self {
+            platforms,
+            index,
+            top,
+        })
+    }
+
+    /// Digest of the manifest or, for several programs, of the index of their manifests.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        self.top["digest"].as_str().unwrap_or_default()
+    }
+
+    /// Writes the image under a name as an OCI archive.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write(&self, name: &str, out: &mut impl Write) -> io::Result<()> {
+        let mut named = self.top.clone();
+        named["annotations"] = json!({"io.containerd.image.name": name,
+            "org.opencontainers.image.ref.name": name.rsplit_once(':').map_or("latest", |(_, tag)| tag)});
+        entry(
+            out,
+            "oci-layout",
+            br#"{"imageLayoutVersion":"1.0.0"}"#,
+            0o644,
+        )?;
+        entry(out, "index.json", &index(&[named]), 0o644)?;
+        if let [one] = self.platforms.as_slice() {
+            // Older versions of `docker load` need this file.
+            let (config, layer) = (blob(&one.config), blob(&one.layer));
+            let docker = json!([{"Config": config, "RepoTags": [name], "Layers": [layer]}]);
+            entry(out, "manifest.json", docker.to_string().as_bytes(), 0o644)?;
+        }
+        let of_platforms = self.platforms.iter();
+        let of_platforms = of_platforms.flat_map(|p| [&p.config, &p.layer, &p.manifest]);
+        for bytes in of_platforms.chain(&self.index) {
+            entry(out, &blob(bytes), bytes, 0o644)?;
+        }
+        end(out)?;
+        out.flush()
+    }
+}
+
+impl PlatformImage {
+    fn new(program: &[u8]) -> Result<Self, ImageError> {
+        let machine = machine(program)?;
+        let mut files = Vec::new();
+        entry(&mut files, "tare", program, 0o755)?;
+        end(&mut files)?;
+        let mut layer = GzEncoder::new(Vec::new(), Compression::default());
+        layer.write_all(&files)?;
+        let layer = layer.finish()?;
+        let config = json!({"architecture": machine, "os": "linux",
+            "config": {"Entrypoint": ["/tare"], "User": "65532:65532", "WorkingDir": "/"},
+            "rootfs": {"type": "layers", "diff_ids": [sha256(&files)]},
+            "history": [{"created_by": "tare image"}]});
+        let config = config.to_string().into_bytes();
+        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
+            "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
+            "layers": [descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &layer)]});
+        let manifest = manifest.to_string().into_bytes();
+        let mut descriptor = descriptor(MANIFEST, &manifest);
+        descriptor["platform"] = json!({"architecture": machine, "os": "linux"});
+        Ok(Self {
+            config,
+            layer,
+            manifest,
+            descriptor,
+        })
+    }
 }
 
 fn index(manifests: &[Value]) -> Vec<u8> {
@@ -210,7 +273,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image.tar");
         let mut file = std::fs::File::create(&path).unwrap();
-        let digest = write(programs, "localhost/tare:1", &mut file).unwrap();
+        let image = Image::new(programs).unwrap();
+        image.write("localhost/tare:1", &mut file).unwrap();
+        let digest = image.digest();
         let done = std::process::Command::new("tar")
             .arg("-xf")
             .arg(&path)
@@ -221,7 +286,7 @@ mod tests {
         let index: Value = serde_json::from_slice(&read("index.json")).unwrap();
         let named = &index["manifests"][0];
         assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
-        assert_eq!(named["digest"], digest.as_str());
+        assert_eq!(named["digest"], digest);
         assert_eq!(
             named["annotations"]["io.containerd.image.name"],
             "localhost/tare:1"
@@ -261,6 +326,13 @@ mod tests {
         for path in [&docker[0]["Config"], &docker[0]["Layers"][0]] {
             assert!(dir.path().join(path.as_str().unwrap()).is_file());
         }
+        let read = |path: &Value| std::fs::read(dir.path().join(path.as_str().unwrap())).unwrap();
+        let config: Value = serde_json::from_slice(&read(&docker[0]["Config"])).unwrap();
+        let mut files = Vec::new();
+        let layer = read(&docker[0]["Layers"][0]);
+        let mut layer = flate2::read::GzDecoder::new(layer.as_slice());
+        std::io::Read::read_to_end(&mut layer, &mut files).unwrap();
+        assert_eq!(config["rootfs"]["diff_ids"][0], sha256(&files));
     }
 
     #[test]
@@ -281,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_dynamically_linked_program_is_rejected() {
-        let refuse = |programs: &[Vec<u8>]| write(programs, "x", &mut Vec::new()).unwrap_err();
+        let refuse = |programs: &[Vec<u8>]| Image::new(programs).unwrap_err();
         assert!(matches!(refuse(&[elf(62, 3)]), ImageError::Dynamic));
         let script = b"#!/bin/sh".to_vec();
         assert!(matches!(refuse(&[script]), ImageError::Machine));

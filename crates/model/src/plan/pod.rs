@@ -1,0 +1,335 @@
+//! Settings of the pods that a run creates.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Number;
+
+/// Annotations of every pod, unless a plan sets them: an autoscaler that moves a pod ends the trial.
+const STAY: [(&str, &str); 2] = [
+    ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+    ("karpenter.sh/do-not-disrupt", "true"),
+];
+/// Labels and annotations by which tare finds its own objects begin with this.
+const OWN_PREFIX: &str = "tare.run/";
+/// Label of all objects of tare.
+const OWN_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Label by which the Services of tare find their pods.
+const APP_LABEL: &str = "app";
+/// Suffixes of quantities.
+const SUFFIXES: [&str; 16] = [
+    "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+];
+
+/// Settings of the pods that a run creates.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "the section `pod`")]
+pub struct PodSettings {
+    /// Tolerations, as in Kubernetes: nodes with these taints may be used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// Labels. An application of the user's keeps its own labels of these names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations. By default, `cluster-autoscaler.kubernetes.io/safe-to-evict` is `false` and
+    /// `karpenter.sh/do-not-disrupt` is `true`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Name of a priority class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class: Option<String>,
+    /// CPU and memory of the containers of tare. An application of the user's keeps its own.
+    #[serde(skip_serializing_if = "PodResources::is_empty")]
+    pub resources: PodResources,
+}
+
+/// CPU and memory of the containers of tare, by role. Default: no requests and no limits.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "the section `resources`")]
+pub struct PodResources {
+    /// Of each service of the application.
+    #[serde(skip_serializing_if = "ContainerResources::is_empty")]
+    pub application: ContainerResources,
+    /// Of each generator.
+    #[serde(skip_serializing_if = "ContainerResources::is_empty")]
+    pub generator: ContainerResources,
+    /// Of each agent.
+    #[serde(skip_serializing_if = "ContainerResources::is_empty")]
+    pub agent: ContainerResources,
+}
+
+/// Requests and limits of a container, as in Kubernetes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "`requests` and `limits`")]
+pub struct ContainerResources {
+    /// What a node must have free, such as `{cpu: 500m, memory: 64Mi}`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, Quantity>,
+    /// Most that the container may use. The kernel stops a container at its CPU limit, which is measured as latency.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, Quantity>,
+}
+
+/// A quantity of Kubernetes, such as `2`, `500m` or `1Gi`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a quantity, such as `2`, `500m` or `1Gi`"
+)]
+pub enum Quantity {
+    /// Without a suffix.
+    Number(Number),
+    /// With a suffix.
+    Text(String),
+}
+
+/// A toleration of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    default,
+    rename_all = "camelCase",
+    expecting = "a toleration"
+)]
+pub struct Toleration {
+    /// Key of the taint. Default, with `operator: Exists`: every key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Whether the taint must have the value (`Equal`, default).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<TolerationOperator>,
+    /// Value of the taint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Effect of the taint. Default: every effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+    /// With `effect: NoExecute`, how long a pod stays on a node that gets the taint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<u32>,
+}
+
+/// How a toleration matches a taint of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TolerationOperator {
+    /// With the same value.
+    Equal,
+    /// With any value.
+    Exists,
+}
+
+/// What a taint does with pods that do not tolerate it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TaintEffect {
+    /// They are not scheduled on the node.
+    NoSchedule,
+    /// They are scheduled there only if no other node is free.
+    PreferNoSchedule,
+    /// They are evicted as well.
+    NoExecute,
+}
+
+impl TaintEffect {
+    fn word(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
+}
+
+impl Toleration {
+    /// Whether pods with this toleration may run on a node with this taint.
+    #[must_use]
+    pub fn tolerates(&self, key: &str, value: &str, effect: &str) -> bool {
+        let any_value = self.operator == Some(TolerationOperator::Exists);
+        self.effect.is_none_or(|e| e.word() == effect)
+            && self.key.as_deref().is_none_or(|k| k == key)
+            && (any_value || self.value.as_deref().unwrap_or_default() == value)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let exists = self.operator == Some(TolerationOperator::Exists);
+        if !exists && self.key.is_none() {
+            return Err("found neither `key` nor `operator: Exists`, expected one of them");
+        }
+        if exists && self.value.is_some() {
+            return Err(
+                "found `value` with `operator: Exists`, expected `operator: Equal` with it",
+            );
+        }
+        if self.toleration_seconds.is_some() && self.effect != Some(TaintEffect::NoExecute) {
+            return Err("found `tolerationSeconds`, expected `effect: NoExecute` with it");
+        }
+        Ok(())
+    }
+}
+
+impl PodResources {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl ContainerResources {
+    /// Whether there are neither requests nor limits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (name, quantity) in self.requests.iter().chain(&self.limits) {
+            if let Quantity::Text(text) = quantity
+                && !is_quantity(text)
+            {
+                return Err(format!(
+                    "found `{text}` for {name}, expected a quantity, such as `2`, `500m` or `1Gi`"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_quantity(text: &str) -> bool {
+    let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let digits = end.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    digits && end.parse::<f64>().is_ok() && SUFFIXES.contains(&&text[end.len()..])
+}
+
+impl PodSettings {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the annotations of a pod: those of the plan, over those against autoscalers.
+    #[must_use]
+    pub fn annotations_with_defaults(&self) -> BTreeMap<String, String> {
+        let mut all: BTreeMap<String, String> = STAY
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        all.extend(self.annotations.clone());
+        all
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (i, toleration) in self.tolerations.iter().enumerate() {
+            let at = |found| format!("pod.tolerations, entry {}: {found}", i + 1);
+            toleration.check().map_err(at)?;
+        }
+        check_keys("pod.labels", &self.labels, &[OWN_LABEL, APP_LABEL])?;
+        check_keys("pod.annotations", &self.annotations, &[])?;
+        let PodResources {
+            application,
+            generator,
+            agent,
+        } = &self.resources;
+        for (role, resources) in [
+            ("application", application),
+            ("generator", generator),
+            ("agent", agent),
+        ] {
+            let at = |found| format!("pod.resources.{role}: {found}");
+            resources.check().map_err(at)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks the labels of namespaces.
+pub(super) fn check_namespace_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
+    check_keys("namespace_labels", labels, &[OWN_LABEL])
+}
+
+/// Checks that no key is one by which tare finds its own objects.
+fn check_keys(
+    section: &str,
+    map: &BTreeMap<String, String>,
+    reserved: &[&str],
+) -> Result<(), String> {
+    let is_reserved =
+        |key: &&String| reserved.contains(&key.as_str()) || key.starts_with(OWN_PREFIX);
+    match map.keys().find(is_reserved) {
+        Some(key) => Err(format!(
+            "found `{key}` in {section}, expected another name: tare sets it itself"
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toleration(text: &str) -> Toleration {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn tolerations_match_taints_as_in_kubernetes() {
+        let equal = toleration(r#"{"key": "dedicated", "value": "load", "effect": "NoSchedule"}"#);
+        assert!(equal.tolerates("dedicated", "load", "NoSchedule"));
+        assert!(!equal.tolerates("dedicated", "other", "NoSchedule"));
+        assert!(!equal.tolerates("dedicated", "load", "NoExecute"));
+        assert!(!equal.tolerates("gpu", "load", "NoSchedule"));
+        let any_effect = toleration(r#"{"key": "dedicated", "operator": "Exists"}"#);
+        assert!(any_effect.tolerates("dedicated", "other", "NoExecute"));
+        assert!(toleration(r#"{"operator": "Exists"}"#).tolerates("gpu", "", "NoSchedule"));
+        assert!(toleration(r#"{"key": "empty"}"#).tolerates("empty", "", "NoSchedule"));
+    }
+
+    #[test]
+    fn settings_that_the_cluster_would_refuse_are_errors() {
+        for (text, expected) in [
+            (
+                r#"{"tolerations": [{"value": "a"}]}"#,
+                "entry 1: found neither `key`",
+            ),
+            (
+                r#"{"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}"#,
+                "found `value` with `operator: Exists`",
+            ),
+            (
+                r#"{"tolerations": [{"key": "a", "tolerationSeconds": 3}]}"#,
+                "expected `effect: NoExecute`",
+            ),
+            (r#"{"labels": {"app": "x"}}"#, "found `app` in pod.labels"),
+            (
+                r#"{"annotations": {"tare.run/containers": "x"}}"#,
+                "found `tare.run/containers` in pod.annotations",
+            ),
+            (
+                r#"{"resources": {"agent": {"limits": {"cpu": "2 cores"}}}}"#,
+                "pod.resources.agent: found `2 cores` for cpu",
+            ),
+        ] {
+            let settings: PodSettings = serde_json::from_str(text).unwrap();
+            let found = settings.check().unwrap_err();
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn quantities_have_digits_and_a_known_suffix() {
+        for good in ["2", "0.5", "500m", "64Mi", "1Gi"] {
+            assert!(is_quantity(good), "{good}");
+        }
+        for bad in ["", "m", "-1", "1e", "1GB", "1 Gi", "1.2.3", "inf"] {
+            assert!(!is_quantity(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_plan_overrides_the_annotations_against_autoscalers() {
+        let key = "karpenter.sh/do-not-disrupt";
+        let mut settings = PodSettings::default();
+        assert_eq!(settings.annotations_with_defaults()[key], "true");
+        settings.annotations.insert(key.into(), "false".into());
+        let all = settings.annotations_with_defaults();
+        assert_eq!((all.len(), all[key].as_str()), (2, "false"));
+    }
+}
