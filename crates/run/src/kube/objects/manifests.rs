@@ -320,14 +320,16 @@ pub(crate) fn agent(
 /// Pod of a probe, outside the mesh. Its specification is in the ConfigMap of the same name. It may not run on the
 /// reserved node, because it does not tolerate the taint.
 pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &str) -> Value {
-    let container = container(settings, &["probe", "--spec", "/spec/0.json"]);
+    let resources = &settings.pod.resources.agent;
+    let container = container(settings, resources, &["probe", "--spec", "/spec/0.json"]);
     let mut pod = pod_spec(settings, container, name);
     pod["restartPolicy"] = "Never".into();
-    pod["nodeSelector"] = json!(settings.node_labels);
+    pod["nodeSelector"] = node_selector(settings);
     let labels = with(names.labels(), &[(ROLE, "probe")]);
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": names.agents(), "labels": labels},
-        "spec": pod})
+    let mut metadata = metadata(settings, labels, None);
+    metadata["name"] = name.into();
+    metadata["namespace"] = names.agents().into();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
 }
 
 #[cfg(test)]
