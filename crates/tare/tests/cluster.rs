@@ -11,6 +11,8 @@ mod applications;
 mod judged;
 #[path = "support/kubectl.rs"]
 mod kubectl;
+#[path = "cluster/observe.rs"]
+mod observe;
 #[path = "cluster/profiles.rs"]
 mod profiles;
 #[path = "../../report/tests/support/shape.rs"]

@@ -1,4 +1,4 @@
-//! An account on a real cluster with exactly the rights that `tare doctor --rbac` prints.
+//! An account on a real cluster with exactly the rights that tare prints.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,47 +8,22 @@ use serde_json::{Value, json};
 
 use crate::kubectl::kubectl;
 
-/// Name of the account, of its namespace and of its bindings.
-const NAME: &str = "printed-role";
-
 /// An account. Dropping it removes it from the cluster, and its kubeconfig from the disk.
 pub(crate) struct Account {
+    /// Name of the account, of its namespace, and the beginning of the names of its bindings.
+    name: &'static str,
+    roles: &'static [&'static str],
     role: PathBuf,
     kubeconfig: PathBuf,
 }
 
 impl Account {
-    /// Creates an account for a plan, with its files in `dir`.
+    /// Creates an account that may run a plan, with its files in `dir`.
     pub(crate) fn new(tare: &Path, plan: &str, dir: &Path) -> Self {
-        std::fs::create_dir_all(dir).unwrap();
-        let account = Self {
-            role: dir.join("role.yaml"),
-            kubeconfig: dir.join("kubeconfig.json"),
-        };
-        account.remove();
-        let printed = Command::new(tare)
-            .args(["doctor", "--rbac", "--plan", plan])
-            .output()
-            .unwrap();
-        let errors = String::from_utf8_lossy(&printed.stderr);
-        assert!(printed.status.success(), "{errors}");
-        std::fs::write(&account.role, printed.stdout).unwrap();
-        kubectl_ok(&["apply", "--filename", account.role.to_str().unwrap()]);
-        kubectl_ok(&["create", "namespace", NAME]);
-        kubectl_ok(&["create", "serviceaccount", NAME, "--namespace", NAME]);
-        bind("tare");
-        let token = kubectl_ok(&[
-            "create",
-            "token",
-            NAME,
-            "--namespace",
-            NAME,
-            "--duration=2h",
-        ]);
-        let config = kubectl_ok(&["config", "view", "--raw", "--minify", "--output", "json"]);
-        let mut config: Value = serde_json::from_str(&config).unwrap();
-        config["users"][0]["user"] = json!({"token": token.trim()});
-        std::fs::write(&account.kubeconfig, config.to_string()).unwrap();
+        let roles = &["tare", "tare-meshes"];
+        let printed = ["doctor", "--rbac", "--plan", plan];
+        let account = Self::with_roles("printed-role", roles, tare, &printed, dir);
+        account.bind("tare");
         account.wait_for_doctor(
             tare,
             plan,
@@ -57,15 +32,90 @@ impl Account {
                 "BAD   mesh rights  missing in the whole cluster: ",
             ],
         );
-        bind("tare-meshes");
+        account.bind("tare-meshes");
         account.wait_for_doctor(tare, plan, &["ok    rights ", "ok    mesh rights  all "]);
-        let who = format!("--as=system:serviceaccount:{NAME}:{NAME}");
-        for (verb, what, may) in [("list", "pods", "yes"), ("*", "*", "no")] {
-            let answer = kubectl_output(&["auth", "can-i", verb, what, "--all-namespaces", &who]);
-            let answer = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
-            assert_eq!(answer, may, "{verb} {what}");
-        }
+        account.assert_rights(&[("list", "pods", "yes"), ("*", "*", "no")]);
         account
+    }
+
+    /// Creates an account that may observe a mesh, with its files in `dir`.
+    #[allow(dead_code, reason = "other tests share this file")]
+    pub(crate) fn observer(tare: &Path, dir: &Path) -> Self {
+        let printed = ["observe", "--rbac"];
+        let roles = &["tare-observe"];
+        let account = Self::with_roles("printed-observer", roles, tare, &printed, dir);
+        account.bind("tare-observe");
+        account.assert_rights(&[
+            ("list", "pods", "yes"),
+            ("create", "pods", "no"),
+            ("create", "namespaces", "no"),
+            ("patch", "nodes", "no"),
+        ]);
+        account
+    }
+
+    /// Creates an account without rights, and the roles that tare prints.
+    fn with_roles(
+        name: &'static str,
+        roles: &'static [&'static str],
+        tare: &Path,
+        printed: &[&str],
+        dir: &Path,
+    ) -> Self {
+        std::fs::create_dir_all(dir).unwrap();
+        let account = Self {
+            name,
+            roles,
+            role: dir.join("role.yaml"),
+            kubeconfig: dir.join("kubeconfig.json"),
+        };
+        account.remove();
+        let printed = Command::new(tare).args(printed).output().unwrap();
+        let errors = String::from_utf8_lossy(&printed.stderr);
+        assert!(printed.status.success(), "{errors}");
+        std::fs::write(&account.role, printed.stdout).unwrap();
+        kubectl_ok(&["apply", "--filename", account.role.to_str().unwrap()]);
+        kubectl_ok(&["create", "namespace", name]);
+        kubectl_ok(&["create", "serviceaccount", name, "--namespace", name]);
+        let token = [
+            "create",
+            "token",
+            name,
+            "--namespace",
+            name,
+            "--duration=2h",
+        ];
+        let token = kubectl_ok(&token);
+        let config = kubectl_ok(&["config", "view", "--raw", "--minify", "--output", "json"]);
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        std::fs::write(&account.kubeconfig, config.to_string()).unwrap();
+        account
+    }
+
+    fn bind(&self, role: &str) {
+        let name = self.name;
+        let binding = format!("{name}-{role}");
+        let role = format!("--clusterrole={role}");
+        let who = format!("--serviceaccount={name}:{name}");
+        kubectl_ok(&["create", "clusterrolebinding", &binding, &role, &who]);
+    }
+
+    /// Checks what the account may do in all namespaces: verb, resource, and `yes` or `no`.
+    fn assert_rights(&self, rights: &[(&str, &str, &str)]) {
+        let who = format!("--as=system:serviceaccount:{0}:{0}", self.name);
+        for (verb, what, may) in rights {
+            let answer = || {
+                let asked = ["auth", "can-i", verb, what, "--all-namespaces", &who];
+                let answer = kubectl_output(&asked);
+                String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+            };
+            // The cluster applies new bindings with a delay.
+            let tries = (0..10)
+                .take_while(|_| answer() != *may)
+                .inspect(|_| std::thread::sleep(Duration::from_millis(500)));
+            assert!(tries.count() < 10, "{verb} {what}: expected {may}");
+        }
     }
 
     /// Waits until the output of `tare doctor` has these lines: the cluster applies new bindings
@@ -95,12 +145,18 @@ impl Account {
 
     fn remove(&self) {
         let _ = std::fs::remove_file(&self.kubeconfig);
-        let roles = ["tare", "tare-meshes"];
-        let bindings = roles.map(|role| format!("clusterrolebinding/{NAME}-{role}"));
-        let roles = roles.map(|role| format!("clusterrole/{role}"));
-        let namespace = format!("namespace/{NAME}");
-        let mut all = vec!["delete", "--ignore-not-found", &namespace];
-        all.extend(bindings.iter().chain(&roles).map(String::as_str));
+        let name = self.name;
+        let namespace = format!("namespace/{name}");
+        let mut all = vec![
+            "delete".to_owned(),
+            "--ignore-not-found".to_owned(),
+            namespace,
+        ];
+        for role in self.roles {
+            all.push(format!("clusterrolebinding/{name}-{role}"));
+            all.push(format!("clusterrole/{role}"));
+        }
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let _ = kubectl(&all);
     }
 }
@@ -109,13 +165,6 @@ impl Drop for Account {
     fn drop(&mut self) {
         self.remove();
     }
-}
-
-fn bind(role: &str) {
-    let name = format!("{NAME}-{role}");
-    let role = format!("--clusterrole={role}");
-    let who = format!("--serviceaccount={NAME}:{NAME}");
-    kubectl_ok(&["create", "clusterrolebinding", &name, &role, &who]);
 }
 
 fn kubectl_output(arguments: &[&str]) -> Output {

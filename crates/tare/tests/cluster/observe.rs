@@ -1,0 +1,93 @@
+//! `tare observe` on a real cluster, with the rights that it prints, while a run has a mesh on the cluster. A role that
+//! somebody else creates in the meantime survives the removal of the mesh.
+
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::time::Duration;
+
+use tare_model::observation::{Observation, Part, Usage};
+use tare_model::trial::{Event, EventKind};
+
+use crate::account::Account;
+use crate::judged::judged;
+use crate::kubectl::kubectl;
+use crate::{cluster, program};
+
+const ROLE: &str = "istio-of-a-colleague";
+
+/// Observes again until an observation has sidecars, which exist only during the trial, or the run has ended.
+fn observe(run: &mut Child, account: &Account) -> Output {
+    loop {
+        let mut observe = Command::new(program());
+        observe.env("TARE_KUBECONFIG", account.kubeconfig());
+        observe.args(["observe", "--duration", "30s", "--output", "json"]);
+        let output = observe.output().unwrap();
+        let has_sidecars =
+            String::from_utf8_lossy(&output.stdout).contains("\"part\": \"sidecars\"");
+        if has_sidecars || run.try_wait().unwrap().is_some() {
+            return output;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[test]
+#[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
+fn a_mesh_is_observed_and_a_role_of_somebody_else_survives_it() {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let dir = tmp.join("cluster-observe");
+    let _ = std::fs::remove_dir_all(&dir);
+    let _ = kubectl(&["delete", "--ignore-not-found", "clusterrole", ROLE]);
+    let before = cluster();
+    let account = Account::observer(&program(), &tmp.join("cluster-observer"));
+    let mut run = Command::new(program());
+    run.args(["run", "cluster-quick", "--out"]).arg(&dir);
+    for set in [
+        "meshes=istio/minimal",
+        "baseline=istio/minimal",
+        "repeats=1",
+        "reruns=0",
+        "load.rate=60",
+        "load.duration=90s",
+        "load.warmup=1s",
+    ] {
+        run.args(["--set", set]);
+    }
+    let mut run = run.spawn().unwrap();
+    let output = observe(&mut run, &account);
+    let create = [
+        "create",
+        "clusterrole",
+        ROLE,
+        "--verb=get",
+        "--resource=pods",
+    ];
+    let created = kubectl(&create).is_some() && run.try_wait().unwrap().is_none();
+    run.wait().unwrap();
+    drop(account);
+    let removed = kubectl(&["delete", "clusterrole", ROLE]).is_some();
+    assert!(created, "the run ended before the role was created");
+    assert!(removed, "the run removed the role");
+    assert_eq!(before, cluster(), "the cluster differs from before the run");
+    judged(&dir);
+    let events = std::fs::read_to_string(dir.join("events.ndjson")).unwrap();
+    let mut events = events
+        .lines()
+        .map(|l| serde_json::from_str::<Event>(l).unwrap());
+    let is_role =
+        |e: &Event| e.kind == EventKind::Appeared && e.subject == format!("ClusterRole {ROLE}");
+    assert!(events.any(|e| is_role(&e)));
+
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let observed: Observation = serde_json::from_slice(&output.stdout).unwrap();
+    let usage = |part: Part| -> &Usage {
+        let found = observed.parts.iter().find(|p| p.part == part);
+        &found.unwrap_or_else(|| panic!("{observed:#?}")).total
+    };
+    for part in [Part::Sidecars, Part::ControlPlane, Part::Applications] {
+        let usage = usage(part);
+        assert!(usage.pods > 0 && usage.memory_bytes > 0.0, "{observed:#?}");
+    }
+    assert!(usage(Part::Sidecars).cpu_cores.value > 0.0, "{observed:#?}");
+}
