@@ -68,6 +68,19 @@ pub struct Usage {
     pub memory_bytes: f64,
     /// Largest working set, in bytes.
     pub memory_max_bytes: f64,
+    /// What the sidecars cost by request; absent for other parts, without `--requests`, and if no sidecar had counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
+}
+
+/// Requests that sidecars received, by their own counters. `runs` has the times between two readings of the counters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Requests {
+    /// Requests per second, over all sidecars that were there at both readings.
+    pub per_second: Estimate,
+    /// CPU of the same sidecars, in cores per 1,000 requests per second; absent if there were no requests.
+    pub cpu_cores_per_krps: Option<Estimate>,
 }
 
 /// A part of a mesh.

@@ -116,6 +116,9 @@ pub struct MeshParts {
     /// Name of the sidecar container in each pod; absent without sidecars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<String>,
+    /// Counters of all requests that a sidecar receives, whatever their port, for `tare observe --requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<ProofSource>,
     /// Pods of the control plane: all of their containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub control_plane: Vec<PodSelector>,

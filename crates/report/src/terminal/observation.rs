@@ -1,7 +1,7 @@
 //! The result of `tare observe`.
 
 use tare_analysis::figures;
-use tare_model::observation::{Observation, Part, Usage};
+use tare_model::observation::{Observation, ObservedPart, Part, Usage};
 
 use super::output::{BOLD, DIM, Output, PLAIN, estimate};
 use crate::text::{fit, printable};
@@ -11,6 +11,7 @@ const NAME: usize = 33;
 const PODS: usize = 5;
 const CPU: usize = 25;
 const MEMORY: usize = 16;
+const PER_SECOND: usize = 21;
 /// Workloads of a part that are listed; all of them are in the JSON document.
 const WORKLOADS_MAX: usize = 12;
 
@@ -25,7 +26,7 @@ pub fn render_observation(observation: &Observation, colour: bool) -> String {
         ..
     } = observation;
     let heading = format!(
-        "Observed for {} on {} of {server}; nothing was changed",
+        "Observed for {} on {} of {server}",
         figures::duration(*observed_ns as f64),
         match nodes.len() {
             1 => "1 node".to_owned(),
@@ -64,6 +65,10 @@ pub fn render_observation(observation: &Observation, colour: bool) -> String {
         out.wrapped(PLAIN, &text, "* ", "  ");
         out.line("");
     }
+    let sidecars = observation.parts.iter().find(|p| p.part == Part::Sidecars);
+    if let Some(sidecars) = sidecars.filter(|p| p.total.requests.is_some()) {
+        requests(&mut out, sidecars);
+    }
     out.wrapped(DIM, &legend(observation), "", "");
     for note in &observation.notes {
         out.wrapped(PLAIN, note, "note: ", "  ");
@@ -83,6 +88,31 @@ fn row(out: &mut Output, name: &str, usage: &Usage) {
         usage.pods,
         estimate(&usage.cpu_cores, figures::cores)
     ));
+}
+
+/// What the sidecars cost by request, of those workloads that have counters.
+fn requests(out: &mut Output, sidecars: &ObservedPart) {
+    let head = ["requests/s", "cores per 1,000 rps"];
+    out.painted(
+        DIM,
+        &format!("{:NAME$}{:>PER_SECOND$}{:>CPU$}", "", head[0], head[1]),
+    );
+    let mut row = |name: &str, usage: &Usage| {
+        if let Some(requests) = &usage.requests {
+            let cost = requests.cpu_cores_per_krps.as_ref();
+            let cost = cost.map_or_else(|| "-".to_owned(), |c| estimate(c, figures::cores));
+            out.line(&format!(
+                "{:NAME$}{:>PER_SECOND$}{cost:>CPU$}",
+                fit(name, NAME - 1),
+                figures::rate(requests.per_second.value)
+            ));
+        }
+    };
+    row(Part::Sidecars.words(), &sidecars.total);
+    for workload in sidecars.workloads.iter().take(WORKLOADS_MAX) {
+        row(&format!("  {}", workload.name), &workload.usage);
+    }
+    out.line("");
 }
 
 fn legend(observation: &Observation) -> String {
@@ -107,7 +137,7 @@ fn legend(observation: &Observation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::observation::{ObservedPart, Workload};
+    use tare_model::observation::{ObservedPart, Requests, Workload};
     use tare_model::summary::Estimate;
 
     fn usage(pods: u32, cores: f64, mib: f64) -> Usage {
@@ -121,6 +151,7 @@ mod tests {
             },
             memory_bytes: mib * 1048576.0,
             memory_max_bytes: mib * 1.1 * 1048576.0,
+            requests: None,
         }
     }
 
@@ -159,14 +190,20 @@ mod tests {
                     .into(),
             ],
         };
+        let mut observation = observation;
+        observation.parts[0].total.requests = Some(Requests {
+            per_second: usage(0, 430.0, 0.0).cpu_cores,
+            cpu_cores_per_krps: Some(usage(0, 0.4, 0.0).cpu_cores),
+        });
         let text = render_observation(&observation, false);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         for part in [
-            "Observed for 290 s on 2 nodes of https://k8s.example:6443; nothing was changed",
+            "Observed for 290 s on 2 nodes of https://k8s.example:6443",
             "sidecars                            14   0.172 (0.155 to 0.189)       700 (770)",
             "  and 2 more: --output json",
             "control plane  ",
             "* The sidecars used 21.0 % (18.9 % to 23.1 %) as much CPU",
+            "sidecars                                       430 rps   0.400 (0.360 to 0.440)",
             "up to 12.4 s old",
             "note: the kubelet of b",
         ] {

@@ -21,6 +21,7 @@ use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
 use super::trial::deployment::GeneratorRuns;
 use super::trial::generators::StartDelay;
+use super::trial::probe::Prober;
 use super::trial::{Deployment, Events, PodTerminations, hooks, ready};
 use crate::environment::EnvironmentError;
 use crate::now::not_removed;
@@ -168,8 +169,10 @@ impl Cluster {
         hooks::before_trial(&self.settings, trial, new_block, dir).await?;
         self.reserve(plan, trial.block).await?;
         let workload = plan.workload_of(&trial.load);
+        let (names, events) = (self.names.trial(trial.index), Events::default());
         let mut deployment = Deployment {
-            names: self.names.trial(trial.index),
+            prober: Prober::new(names.clone(), events.clone()),
+            names,
             instances: workload.instances,
             mesh: trial.mesh.with_version_filled(),
             fronts: Front::all(workload, self.application.as_deref()),
@@ -184,8 +187,7 @@ impl Cluster {
             pods: Vec::new(),
             waypoints: Vec::new(),
             counters: BTreeMap::new(),
-            probes: 0,
-            events: Events::default(),
+            events,
             terminations: PodTerminations::default(),
             container_watch: None,
             runs: GeneratorRuns::default(),

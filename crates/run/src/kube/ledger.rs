@@ -146,7 +146,10 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
 }
 
 /// Deletes the namespaces that match a label selector and waits until they are gone.
-async fn delete_namespaces(api: &ApiClient, selector: &str) -> Result<Vec<Event>, ApiError> {
+pub(super) async fn delete_namespaces(
+    api: &ApiClient,
+    selector: &str,
+) -> Result<Vec<Event>, ApiError> {
     let mut forced_deletion = ForcedDeletion::new();
     let mut events = Vec::new();
     let mut deleted = BTreeSet::new();

@@ -22,7 +22,7 @@ fn pod(server: &Server, namespace: &str, workload: &str, labels: Value, containe
     let pod = json!({"metadata": {"name": name, "namespace": namespace, "labels": labels,
             "ownerReferences": [{"name": workload}]},
         "spec": {"nodeName": "node1", "containers": []},
-        "status": {"phase": "Running", "containerStatuses": statuses}});
+        "status": {"phase": "Running", "podIP": "10.9.0.1", "containerStatuses": statuses}});
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     server.world.lock().unwrap().objects.insert(path, pod);
 }
@@ -58,12 +58,17 @@ async fn meshed() -> Server {
     server
 }
 
-async fn observed(server: &Server, namespaces: &[&str]) -> Result<Observation, EnvironmentError> {
+async fn observed(
+    server: &Server,
+    namespaces: &[&str],
+    requests: bool,
+) -> Result<Observation, EnvironmentError> {
     let settings = plan(server, 1, super::INJECTED).kubernetes.unwrap();
     let options = Options {
         parts: known_parts(),
         namespaces: namespaces.iter().map(|n| (*n).to_owned()).collect(),
-        duration: Duration::from_secs(16),
+        duration: Duration::from_secs(if requests { 26 } else { 16 }),
+        requests,
     };
     let (_keep, stop) = tokio::sync::watch::channel(false);
     observe(&settings, &options, stop, &mut |_| {}).await
@@ -74,12 +79,12 @@ async fn the_parts_of_an_installed_mesh_are_read_and_nothing_is_changed() {
     let server = meshed().await;
     let before = server.world.lock().unwrap().objects.clone();
     // The printed role allows no request that changes something.
-    let role = observe_role_yaml();
+    let role = observe_role_yaml(false);
     let changing = ["create", "update", "patch", "delete", "\"*\""];
     assert!(!changing.iter().any(|verb| role.contains(verb)), "{role}");
     server.world.lock().unwrap().roles = Some(Roles::read(&role));
 
-    let result = observed(&server, &[]).await.unwrap();
+    let result = observed(&server, &[], false).await.unwrap();
     assert_eq!(server.world.lock().unwrap().objects, before);
     let parts: Vec<(Part, u32, Vec<&str>)> = result
         .parts
@@ -112,9 +117,54 @@ async fn the_parts_of_an_installed_mesh_are_read_and_nothing_is_changed() {
 }
 
 #[tokio::test]
+async fn requests_are_read_from_a_pod_that_is_removed_with_its_namespace() {
+    let server = meshed().await;
+    let before = server.paths("");
+    server.world.lock().unwrap().roles = Some(Roles::read(&observe_role_yaml(true)));
+    let result = observed(&server, &[], true).await.unwrap();
+    assert_eq!(server.paths(""), before);
+    assert_eq!(result.notes, Vec::<String>::new());
+    let [sidecars, others @ ..] = result.parts.as_slice() else {
+        panic!("{result:#?}");
+    };
+    assert!(
+        others.iter().all(|p| p.total.requests.is_none()),
+        "{others:#?}"
+    );
+    let all = sidecars.total.requests.as_ref().unwrap();
+    // Three sidecars of 100 requests per second; how long a reading takes depends on this machine.
+    let rate = all.per_second.value;
+    assert!((100.0..900.0).contains(&rate), "{rate}");
+    let cost = all.cpu_cores_per_krps.as_ref().unwrap().value;
+    assert!(
+        (cost * rate / 1000.0 - 0.75).abs() < 0.01,
+        "{cost} at {rate}"
+    );
+    assert!(
+        sidecars
+            .workloads
+            .iter()
+            .all(|w| w.usage.requests.is_some())
+    );
+}
+
+#[tokio::test]
+async fn probes_are_removed_after_an_error() {
+    let server = meshed().await;
+    let before = server.paths("");
+    server.world.lock().unwrap().evicted_probes = 2;
+    let error = observed(&server, &[], true).await.unwrap_err().to_string();
+    assert!(error.contains("probe"), "{error}");
+    assert_eq!(server.paths(""), before);
+}
+
+#[tokio::test]
 async fn a_cluster_without_a_mesh_or_without_the_right_is_named() {
     let server = Server::start(3).await;
-    let error = observed(&server, &["shop"]).await.unwrap_err().to_string();
+    let error = observed(&server, &["shop"], false)
+        .await
+        .unwrap_err()
+        .to_string();
     for part in [
         "no running pod in shop has a container istio-proxy or linkerd-proxy",
         "--sidecar CONTAINER",
@@ -123,8 +173,8 @@ async fn a_cluster_without_a_mesh_or_without_the_right_is_named() {
     }
 
     let server = meshed().await;
-    let role = observe_role_yaml().replace("nodes/proxy", "nodes");
+    let role = observe_role_yaml(false).replace("nodes/proxy", "nodes");
     server.world.lock().unwrap().roles = Some(Roles::read(&role));
-    let error = observed(&server, &[]).await.unwrap_err().to_string();
+    let error = observed(&server, &[], false).await.unwrap_err().to_string();
     assert!(error.contains("tare observe --rbac"), "{error}");
 }

@@ -74,6 +74,15 @@ impl World {
         let answers = |status, body: &str| Ok(request.answer(status, body, false));
         match request.path.as_str() {
             "/metrics" => answers(200, &self.metrics),
+            // A sidecar of the cluster's own traffic: 100 requests per second.
+            "/stats/prometheus" => {
+                let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+                let count = (since.as_secs_f64() * 100.0) as u64;
+                answers(
+                    200,
+                    &format!("istio_requests_total{{reporter=\"destination\"}} {count}\n"),
+                )
+            }
             _ if self.refuses_plain_text => fails(FailureKind::Reset, "connection reset"),
             "/tare/ready" => answers(200, ""),
             _ => match &self.answer {

@@ -13,11 +13,11 @@ use tare_run::kube::observe::{Observing, Options, observe, observe_role_yaml};
 
 use super::output::{self, Output};
 
-/// Read what the mesh of a cluster uses under the cluster's own traffic, without changing anything
+/// Read what the mesh of a cluster uses under the cluster's own traffic
 ///
 /// Prints CPU and memory of the sidecars, node proxies, waypoints and the control plane, and those of the containers
 /// beside the sidecars, by workload. The values come from the kubelets; the role that --rbac prints is sufficient.
-/// Deploys nothing and applies no load. Ctrl-C ends the observation early and prints the result until then.
+/// Applies no load, and deploys nothing without --requests. Ctrl-C ends the observation early and prints the result until then.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -34,6 +34,10 @@ pub(crate) struct Args {
     /// Pods of the control plane by label, such as `mesh-system/app=controller` [default: those of Istio and Linkerd].
     #[arg(long, value_name = "NAMESPACE/SELECTOR", value_parser = selector)]
     control_plane: Vec<PodSelector>,
+    /// Also print requests per second and CPU per request, from the sidecars' own counters. To read them, tare creates one
+    /// pod at a time, with its image, in a namespace of its own, and removes both.
+    #[arg(long, conflicts_with = "sidecar")]
+    requests: bool,
     /// Print the role that this command needs as YAML for `kubectl apply -f -`, without observing.
     #[arg(long)]
     rbac: bool,
@@ -70,7 +74,7 @@ fn parts(args: &Args) -> Vec<MeshParts> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.rbac {
-        output::print(observe_role_yaml())?;
+        output::print(observe_role_yaml(args.requests))?;
         return Ok(ExitCode::SUCCESS);
     }
     let clusters = args.cluster.settings()?;
@@ -81,6 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         parts: parts(&args),
         namespaces: args.namespace.clone(),
         duration: Duration::from_nanos(args.duration),
+        requests: args.requests,
     };
     if options.duration < DURATION_MIN {
         return Err(anyhow!(

@@ -15,7 +15,7 @@ use crate::{cluster, program};
 
 const ROLE: &str = "istio-of-a-colleague";
 
-/// Observes again until an observation has sidecars, which exist only during the trial, or the run has ended.
+/// Observes again until it succeeds, because sidecars exist only during the trial, or the run has ended.
 fn observe(run: &mut Child, account: &Account) -> Output {
     loop {
         let mut observe = Command::new(program());
@@ -90,4 +90,8 @@ fn a_mesh_is_observed_and_a_role_of_somebody_else_survives_it() {
         assert!(usage.pods > 0 && usage.memory_bytes > 0.0, "{observed:#?}");
     }
     assert!(usage(Part::Sidecars).cpu_cores.value > 0.0, "{observed:#?}");
+    let requests = usage(Part::Sidecars).requests.as_ref();
+    let requests = requests.unwrap_or_else(|| panic!("{observed:#?}"));
+    assert!(requests.per_second.value > 0.0, "{observed:#?}");
+    assert!(requests.cpu_cores_per_krps.is_some(), "{observed:#?}");
 }

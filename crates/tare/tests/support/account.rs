@@ -38,17 +38,17 @@ impl Account {
         account
     }
 
-    /// Creates an account that may observe a mesh, with its files in `dir`.
+    /// Creates an account that may observe a mesh and its requests, with its files in `dir`.
     #[allow(dead_code, reason = "other tests share this file")]
     pub(crate) fn observer(tare: &Path, dir: &Path) -> Self {
-        let printed = ["observe", "--rbac"];
+        let printed = ["observe", "--requests", "--rbac"];
         let roles = &["tare-observe"];
         let account = Self::with_roles("printed-observer", roles, tare, &printed, dir);
         account.bind("tare-observe");
         account.assert_rights(&[
             ("list", "pods", "yes"),
-            ("create", "pods", "no"),
-            ("create", "namespaces", "no"),
+            ("create", "deployments", "no"),
+            ("patch", "services", "no"),
             ("patch", "nodes", "no"),
         ]);
         account

@@ -46,8 +46,12 @@ impl<'a> Pod<'a> {
 
     /// `address:port` of a port of the pod; `None` while it has no IP address.
     pub(crate) fn address(self, port: u16) -> Option<String> {
-        let ip: IpAddr = self.text("/status/podIP").parse().ok()?;
-        Some(SocketAddr::new(ip, port).to_string())
+        Some(SocketAddr::new(self.ip()?, port).to_string())
+    }
+
+    /// Its IP address, if it has one.
+    pub(crate) fn ip(self) -> Option<IpAddr> {
+        self.text("/status/podIP").parse().ok()
     }
 
     pub(crate) fn phase(self) -> &'a str {

@@ -1,6 +1,7 @@
 //! Finds the parts of the installed meshes, and the workloads of their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 
 use tare_model::mesh::MeshParts;
 use tare_model::observation::Part;
@@ -18,6 +19,15 @@ pub(super) struct Found {
     /// Namespace and name of its workload.
     pub(super) workload: String,
     pub(super) node: String,
+    /// IP address of its pod.
+    ip: Option<IpAddr>,
+}
+
+impl Found {
+    /// Address of a port of its pod.
+    pub(super) fn address(&self, port: u16) -> Option<String> {
+        Some(SocketAddr::new(self.ip?, port).to_string())
+    }
 }
 
 /// Returns the containers of the installed meshes, and those of the applications beside sidecars.
@@ -94,6 +104,7 @@ fn add(found: &mut BTreeMap<ContainerKey, Found>, pod: Pod<'_>, part_of: impl Fn
             part: part_of(name),
             workload: format!("{}/{}", pod.namespace(), pod.workload()),
             node: pod.node().to_owned(),
+            ip: pod.ip(),
         };
         found.insert(key, one);
     }

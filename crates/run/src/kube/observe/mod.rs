@@ -1,21 +1,25 @@
-//! Observes an installed mesh under the cluster's own traffic. It only reads: it creates and changes nothing.
+//! Observes an installed mesh under the cluster's own traffic. It only reads; to read the counters of the proxies, it
+//! creates one pod at a time in a namespace of its own.
 
 mod find;
+mod requests;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::mesh::MeshParts;
+use tare_model::mesh::{MeshParts, ProofSource};
 use tare_model::observation::{Observation, ObservedPart, Part, Usage, Workload};
 use tare_model::plan::KubernetesSettings;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::find::Found;
+use self::requests::Counters;
 use self::usage::{CONFIDENCE, Usages, estimate, windows};
-use super::api::kinds::{NODE_PROXY, POD};
+use super::api::kinds::{CONFIG_MAP, NAMESPACE, NODE_PROXY, POD, POD_LOG};
 use super::api::{ApiClient, ApiError, kubeconfig};
 use super::sampling::kubelet::summaries;
 use super::sampling::readings::{self, ContainerKey};
@@ -38,6 +42,8 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// How long to observe.
     pub duration: Duration,
+    /// Whether to read the request counters of the sidecars, from a probe pod.
+    pub requests: bool,
 }
 
 /// How far an observation is.
@@ -53,13 +59,28 @@ pub struct Observing {
 
 /// Returns the role that an observation needs, as YAML for `kubectl apply -f -`.
 #[must_use]
-pub fn observe_role_yaml() -> String {
-    format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-observe\nrules:\n  \
-         # finds the pods of the mesh\n  - apiGroups: [\"\"]\n    resources: [{}]\n    verbs: [list]\n  \
-         # {}\n  - apiGroups: [\"\"]\n    resources: [{}]\n    verbs: [get]\n",
-        POD.plural, NODE_PROXY.why, NODE_PROXY.plural
-    )
+pub fn observe_role_yaml(requests: bool) -> String {
+    let mut text = String::from(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-observe\nrules:\n",
+    );
+    let list = ["list"].as_slice();
+    let mut rules = vec![
+        (POD, list, "finds the pods of the mesh"),
+        (NODE_PROXY, NODE_PROXY.verbs, NODE_PROXY.why),
+    ];
+    if requests {
+        let why = "the namespaces and pods that read the counters of the proxies";
+        rules.extend([NAMESPACE, CONFIG_MAP, POD, POD_LOG].map(|kind| (kind, kind.verbs, why)));
+    }
+    for (kind, verbs, why) in rules {
+        let _ = writeln!(
+            text,
+            "  # {why}\n  - apiGroups: [\"\"]\n    resources: [{}]\n    verbs: [{}]",
+            kind.plural,
+            verbs.join(", ")
+        );
+    }
+    text
 }
 
 /// Reads CPU and memory of the installed meshes from the kubelets. Ends early, with the result until then, when `stop`
@@ -86,36 +107,24 @@ pub async fn observe(
     if state.found.is_empty() {
         return Err(nothing_found(options));
     }
-    let start = Instant::now();
-    let mut searched = start;
-    let mut due = start;
-    let mut wanted_ns = i64::MAX;
-    loop {
-        state.round(&api).await?;
-        let elapsed = start.elapsed();
-        progress(Observing {
-            elapsed: elapsed.min(options.duration),
-            containers: state.found.len(),
-            nodes: state.nodes().len(),
-        });
-        if wanted_ns == i64::MAX && (elapsed >= options.duration || *stop.borrow()) {
-            wanted_ns = unix_ns() as i64;
-        }
-        let is_late = elapsed >= options.duration + LATE_MAX || *stop.borrow();
-        if wanted_ns != i64::MAX && (is_late || state.covered().1 >= wanted_ns) {
-            break;
-        }
-        if searched.elapsed() >= FIND_EVERY {
-            searched = Instant::now();
-            state.found.extend(find::find(&api, options).await?);
-        }
-        due = (due + EVERY).max(Instant::now());
-        tokio::select! {
-            () = tokio::time::sleep_until(due) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
-    }
-    state.result(kubeconfig::server(settings)?)
+    let mut counters = match options.requests {
+        true => Some(Counters::begin(&api, settings, state.sources(options)?).await?),
+        false => None,
+    };
+    let observed = state
+        .watch(&api, options, counters.as_mut(), &mut stop, progress)
+        .await;
+    let mut notes = match &counters {
+        Some(counters) => counters.end().await,
+        None => Vec::new(),
+    };
+    observed?;
+    notes.extend(
+        counters
+            .iter_mut()
+            .flat_map(|c| std::mem::take(&mut c.notes)),
+    );
+    state.result(kubeconfig::server(settings)?, counters.as_ref(), notes)
 }
 
 fn nothing_found(options: &Options) -> EnvironmentError {
@@ -152,6 +161,78 @@ struct State {
 impl State {
     fn nodes(&self) -> BTreeSet<&str> {
         self.found.values().map(|f| f.node.as_str()).collect()
+    }
+
+    /// The counters of requests by name of the sidecar container.
+    fn sources(
+        &self,
+        options: &Options,
+    ) -> Result<BTreeMap<String, ProofSource>, EnvironmentError> {
+        let mut sources = BTreeMap::new();
+        for parts in &options.parts {
+            if let (Some(sidecar), Some(source)) = (&parts.sidecar, &parts.requests) {
+                sources
+                    .entry(sidecar.clone())
+                    .or_insert_with(|| source.clone());
+            }
+        }
+        let mut sidecars = self.found.iter().filter(|(_, f)| f.part == Part::Sidecars);
+        match sidecars.any(|(key, _)| sources.contains_key(&key.2)) {
+            true => Ok(sources),
+            false => Err(EnvironmentError::missing(
+                "found no sidecar whose counters of requests tare knows",
+                "observe without --requests",
+            )),
+        }
+    }
+
+    /// Reads until the duration has passed or `stop` becomes true.
+    async fn watch(
+        &mut self,
+        api: &ApiClient,
+        options: &Options,
+        mut counters: Option<&mut Counters<'_>>,
+        stop: &mut watch::Receiver<bool>,
+        progress: &mut dyn FnMut(Observing),
+    ) -> Result<(), EnvironmentError> {
+        let start = Instant::now();
+        let (mut searched, mut due, mut count_due) = (start, start, start);
+        let count_every = (options.duration / requests::TIMES).max(requests::TIME_MIN);
+        let mut wanted_ns = i64::MAX;
+        loop {
+            self.round(api).await?;
+            let elapsed = start.elapsed();
+            progress(Observing {
+                elapsed: elapsed.min(options.duration),
+                containers: self.found.len(),
+                nodes: self.nodes().len(),
+            });
+            let is_counting = wanted_ns == i64::MAX && !*stop.borrow();
+            if let Some(counters) = counters.as_mut().filter(|_| is_counting)
+                && count_due <= Instant::now()
+                // The first values of the kubelets are some seconds old, so the first time begins at the second round.
+                && due > start
+            {
+                counters.read(&self.found).await?;
+                count_due = (count_due + count_every).max(Instant::now());
+            }
+            if wanted_ns == i64::MAX && (elapsed >= options.duration || *stop.borrow()) {
+                wanted_ns = unix_ns() as i64;
+            }
+            let is_late = elapsed >= options.duration + LATE_MAX || *stop.borrow();
+            if wanted_ns != i64::MAX && (is_late || self.covered().1 >= wanted_ns) {
+                return Ok(());
+            }
+            if searched.elapsed() >= FIND_EVERY {
+                searched = Instant::now();
+                self.found.extend(find::find(api, options).await?);
+            }
+            due = (due + EVERY).max(Instant::now());
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+        }
     }
 
     /// Requests the summaries of all nodes once.
@@ -204,7 +285,12 @@ impl State {
         self.usages.covered(first, last)
     }
 
-    fn result(&self, server: String) -> Result<Observation, EnvironmentError> {
+    fn result(
+        &self,
+        server: String,
+        counters: Option<&Counters<'_>>,
+        mut notes: Vec<String>,
+    ) -> Result<Observation, EnvironmentError> {
         let covered = self.covered();
         let windows = windows(covered);
         if windows.is_empty() {
@@ -219,7 +305,11 @@ impl State {
             let of = |workload: Option<&str>| {
                 let wanted =
                     move |f: &Found| f.part == part && workload.is_none_or(|w| w == f.workload);
-                self.usage(wanted, &windows)
+                self.usage(
+                    wanted,
+                    &windows,
+                    counters.filter(|_| part == Part::Sidecars),
+                )
             };
             let names = self.found.values().filter(|f| f.part == part);
             let names: BTreeSet<&str> = names.map(|f| f.workload.as_str()).collect();
@@ -261,21 +351,32 @@ impl State {
             parts: seen,
             sidecar_share: is_known.then(|| estimate(shares)),
             age_ns_max: self.age_ns_max,
-            notes: missed.collect(),
+            notes: {
+                notes.extend(missed);
+                notes
+            },
         })
     }
 
-    fn usage(&self, wanted: impl Fn(&Found) -> bool, windows: &[(i64, i64)]) -> Usage {
+    fn usage(
+        &self,
+        wanted: impl Fn(&Found) -> bool,
+        windows: &[(i64, i64)],
+        counters: Option<&Counters<'_>>,
+    ) -> Usage {
+        let covered = windows.first().zip(windows.last());
+        let covered = covered.map_or((0, 0), |(first, last)| (first.0, last.1));
         let all = self.found.iter().filter(|(_, f)| wanted(f));
-        let keys: Vec<&ContainerKey> = all.map(|(key, _)| key).collect();
+        let keys: BTreeSet<&ContainerKey> = all.map(|(key, _)| key).collect();
         let pods: BTreeSet<(&str, &str)> =
             keys.iter().map(|k| (k.0.as_str(), k.1.as_str())).collect();
         let (memory_bytes, memory_max_bytes) = self.usages.memory(keys.iter().copied());
         Usage {
             pods: u32::try_from(pods.len()).unwrap_or(u32::MAX),
-            cpu_cores: estimate(self.usages.cores(keys.into_iter(), windows)),
+            cpu_cores: estimate(self.usages.cores(keys.iter().copied(), windows)),
             memory_bytes,
             memory_max_bytes,
+            requests: counters.and_then(|c| c.of(&keys, &self.usages, covered)),
         }
     }
 }

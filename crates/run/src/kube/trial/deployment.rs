@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::container_watch::{self, ContainerWatch};
 use super::events::Events;
+use super::probe::Prober;
 use super::termination::PodTerminations;
 use crate::environment::Deployed;
 use crate::kube::api::ApiClient;
@@ -82,8 +83,7 @@ pub struct Deployment {
     pub(crate) waypoints: Vec<Value>,
     /// Sums of the proxies' counters before the load, by the pod's namespace and name.
     pub(crate) counters: BTreeMap<String, f64>,
-    /// Number of probes so far.
-    pub(crate) probes: u32,
+    pub(crate) prober: Prober,
     pub(crate) runs: GeneratorRuns,
     pub(crate) events: Events,
     pub(crate) terminations: PodTerminations,

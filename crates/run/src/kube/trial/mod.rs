@@ -9,7 +9,7 @@ mod generator_records;
 pub(crate) mod generators;
 pub(crate) mod hooks;
 mod pod_log;
-mod probe;
+pub(crate) mod probe;
 pub(crate) mod prove;
 mod pull_secrets;
 pub(crate) mod ready;

@@ -7,12 +7,12 @@ use tare_model::plan::KubernetesSettings;
 use tare_model::probe::{self, ProbeRequest, ProbeResult, ProbeSpec};
 use tokio::sync::mpsc;
 
-use super::deployment::Deployment;
+use super::events::Events;
 use super::pod_log::PodLog;
 use crate::environment::EnvironmentError;
 use crate::kube::api::ApiClient;
 use crate::kube::api::kinds::{CONFIG_MAP, POD};
-use crate::kube::objects::names::CONTAINER;
+use crate::kube::objects::names::{CONTAINER, TrialNames};
 use crate::kube::objects::{Pod, manifests};
 use crate::kube::wait::wait;
 use crate::probe::CONCURRENT_MAX;
@@ -52,99 +52,113 @@ pub(crate) fn words(result: &ProbeResult) -> String {
     }
 }
 
-/// Sends requests from a probe. Returns their results in the same order.
-pub(crate) async fn send(
-    api: &ApiClient,
-    settings: &KubernetesSettings,
-    deployment: &mut Deployment,
-    requests: Vec<ProbeRequest>,
-) -> Result<Vec<ProbeResult>, EnvironmentError> {
-    if requests.is_empty() {
-        return Ok(Vec::new());
-    }
-    let spec = ProbeSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
-        requests,
-    };
-    let namespace = deployment.names.agents();
-    let mut last = String::new();
-    for _ in 0..ATTEMPTS_MAX {
-        deployment.probes += 1;
-        let name = format!("probe-{}", deployment.probes);
-        let results = attempt(api, settings, deployment, &name, &spec).await;
-        // If this fails, the pod is deleted with its namespace.
-        let _ = api.delete(POD, Some(&namespace), &name).await;
-        match results? {
-            Ok(results) => return Ok(results),
-            Err(found) => last = found,
-        }
-    }
-    let found = format!("no complete records in {ATTEMPTS_MAX} attempts: {last}");
-    Err(EnvironmentError::start("the probe pod", found))
+/// Creates probe pods, one after the other.
+#[derive(Debug)]
+pub(crate) struct Prober {
+    names: TrialNames,
+    events: Events,
+    /// Number of probes so far.
+    count: u32,
 }
 
-/// Creates the pod and reads its results. Fails inside with what is wrong with its records.
-async fn attempt(
-    api: &ApiClient,
-    settings: &KubernetesSettings,
-    deployment: &Deployment,
-    name: &str,
-    spec: &ProbeSpec,
-) -> Result<Result<Vec<ProbeResult>, String>, EnvironmentError> {
-    let names = &deployment.names;
-    let namespace = names.agents();
-    let files = [(
-        "0.json".to_owned(),
-        serde_json::to_string(spec).unwrap_or_default(),
-    )];
-    let map = manifests::config_map(names, &namespace, name, &files);
-    api.apply(CONFIG_MAP, &map).await?;
-    let created = api
-        .apply(POD, &manifests::probe(names, settings, name))
-        .await?;
-    let title = format!("{namespace}/{name}");
-    if let Some(other) = Pod(&created).injected().first() {
-        let found = format!(
-            "another program added the container {other} to it, so it is not outside the mesh; \
+impl Prober {
+    /// Probes in the namespace of the agents of `names`.
+    pub(crate) fn new(names: TrialNames, events: Events) -> Self {
+        Self {
+            names,
+            events,
+            count: 0,
+        }
+    }
+
+    /// Sends requests from a probe. Returns their results in the same order.
+    pub(crate) async fn send(
+        &mut self,
+        api: &ApiClient,
+        settings: &KubernetesSettings,
+        requests: Vec<ProbeRequest>,
+    ) -> Result<Vec<ProbeResult>, EnvironmentError> {
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
+        let spec = ProbeSpec {
+            schema_version: tare_model::SCHEMA_VERSION,
+            requests,
+        };
+        let namespace = self.names.agents();
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            self.count += 1;
+            let name = format!("probe-{}", self.count);
+            let results = self.attempt(api, settings, &name, &spec).await;
+            // If this fails, the pod is deleted with its namespace.
+            let _ = api.delete(POD, Some(&namespace), &name).await;
+            match results? {
+                Ok(results) => return Ok(results),
+                Err(found) => last = found,
+            }
+        }
+        let found = format!("no complete records in {ATTEMPTS_MAX} attempts: {last}");
+        Err(EnvironmentError::start("the probe pod", found))
+    }
+
+    /// Creates the pod and reads its results. Fails inside with what is wrong with its records.
+    async fn attempt(
+        &self,
+        api: &ApiClient,
+        settings: &KubernetesSettings,
+        name: &str,
+        spec: &ProbeSpec,
+    ) -> Result<Result<Vec<ProbeResult>, String>, EnvironmentError> {
+        let names = &self.names;
+        let namespace = names.agents();
+        let files = [(
+            "0.json".to_owned(),
+            serde_json::to_string(spec).unwrap_or_default(),
+        )];
+        let map = manifests::config_map(names, &namespace, name, &files);
+        api.apply(CONFIG_MAP, &map).await?;
+        let created = api
+            .apply(POD, &manifests::probe(names, settings, name))
+            .await?;
+        let title = format!("{namespace}/{name}");
+        if let Some(other) = Pod(&created).injected().first() {
+            let found = format!(
+                "another program added the container {other} to it, so it is not outside the mesh; \
              exclude the namespace of tare's agents from the injection of sidecars"
-        );
-        return Err(EnvironmentError::start(title, found));
+            );
+            return Err(EnvironmentError::start(title, found));
+        }
+        let within_s = settings.ready_within_s;
+        let within = Duration::from_secs(u64::from(within_s));
+        let runs = wait("the probe runs", POLL, within, async || {
+            let pod = api.get(POD, &namespace, name).await?;
+            let (pod, own) = (Pod(&pod), Pod(&pod).status_of(CONTAINER));
+            let has_run = own.is_some_and(|c| c.id().is_some() || c.ended().is_some());
+            Ok::<_, EnvironmentError>(match has_run || pod.phase() == "Failed" {
+                true => Ok(()),
+                false => Err(pod.not_ready_reason()),
+            })
+        });
+        if let Err(reason) = runs.await? {
+            let found = format!("not running within {within_s} s: {reason}");
+            return Err(EnvironmentError::start(title, found));
+        }
+        let log = PodLog {
+            index: 0,
+            worker: title,
+            namespace,
+            pod: name.to_owned(),
+        };
+        let lines = records(api, self.events.clone(), log, longest(spec)).await;
+        Ok(probe::read(&lines, spec.requests.len()))
     }
-    let within_s = settings.ready_within_s;
-    let within = Duration::from_secs(u64::from(within_s));
-    let runs = wait("the probe runs", POLL, within, async || {
-        let pod = api.get(POD, &namespace, name).await?;
-        let (pod, own) = (Pod(&pod), Pod(&pod).status_of(CONTAINER));
-        let has_run = own.is_some_and(|c| c.id().is_some() || c.ended().is_some());
-        Ok::<_, EnvironmentError>(match has_run || pod.phase() == "Failed" {
-            true => Ok(()),
-            false => Err(pod.not_ready_reason()),
-        })
-    });
-    if let Err(reason) = runs.await? {
-        let found = format!("not running within {within_s} s: {reason}");
-        return Err(EnvironmentError::start(title, found));
-    }
-    let log = PodLog {
-        index: 0,
-        worker: title,
-        namespace,
-        pod: name.to_owned(),
-    };
-    let lines = records(api, deployment, log, longest(spec)).await;
-    Ok(probe::read(&lines, spec.requests.len()))
 }
 
 /// Reads the lines of a log until the final record, the end of the log, or the end of the time.
-async fn records(
-    api: &ApiClient,
-    deployment: &Deployment,
-    log: PodLog,
-    within: Duration,
-) -> Vec<String> {
+async fn records(api: &ApiClient, events: Events, log: PodLog, within: Duration) -> Vec<String> {
     let (sender, mut lines) = mpsc::channel(BUFFERED_LINES_MAX);
     let mut all = Vec::new();
-    let events = deployment.events.clone();
     let follow = async {
         log.follow(api.clone(), sender, events).await;
         pending::<()>().await;

@@ -151,7 +151,10 @@ async fn endpoints_answer(
             asked.push((index, path.clone()));
         }
     }
-    let results = probe::send(inputs.api, inputs.settings, deployment, requests).await?;
+    let results = deployment
+        .prober
+        .send(inputs.api, inputs.settings, requests)
+        .await?;
     let is_error = |result: &ProbeResult| !result.as_ref().is_ok_and(|a| a.status < 400);
     let mut results = asked.into_iter().zip(results);
     let Some(((index, path), result)) = results.find(|(_, result)| is_error(result)) else {

@@ -10,8 +10,8 @@ use tare_model::probe::{ProbeRequest, ProbeResult};
 use tare_model::trial::Proof;
 use tare_model::worker::{Plane, WatchedProcess};
 
+use super::artifacts;
 use super::deployment::Deployment;
-use super::{artifacts, probe};
 use crate::environment::{EnvironmentError, proof};
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
@@ -35,7 +35,7 @@ pub(crate) async fn before(
     let readings = Readings::new(api, deployment).await;
     requests.extend(readings.requests());
     requests.extend(artifacts::metrics_request(deployment));
-    let results = probe::send(api, settings, deployment, requests).await?;
+    let results = deployment.prober.send(api, settings, requests).await?;
     let mut results = results.into_iter();
     let plain: Vec<ProbeResult> = results.by_ref().take(plain).collect();
     let statistics = readings.with(&mut results);
@@ -128,7 +128,10 @@ pub(crate) async fn after(
     load_sent: u64,
 ) -> Vec<Proof> {
     let readings = Readings::new(api, deployment).await;
-    let results = probe::send(api, settings, deployment, readings.requests()).await;
+    let results = deployment
+        .prober
+        .send(api, settings, readings.requests())
+        .await;
     let statistics = match results {
         Ok(results) => readings.with(&mut results.into_iter()),
         Err(error) => {
