@@ -15,7 +15,7 @@ use super::application::{Front, Rendered};
 use super::cleanup::Snapshot;
 use super::ledger::Ledger;
 use super::leftovers::refuse_other_runs;
-use super::mesh::{Helm, MeshInstaller, refuse_existing};
+use super::mesh::{Helm, MeshInstaller, conflict};
 use super::objects::names::Names;
 use super::objects::{Node, node};
 use super::trial::deploy::{self, Inputs};
@@ -67,8 +67,14 @@ impl Cluster {
             },
         };
         for mesh in &plan.meshes {
-            let section = mesh.kubernetes.as_ref();
-            section.map_or(Ok(()), |m| refuse_existing(&ledger.before, &mesh.name, m))?;
+            if let Some(section) = &mesh.kubernetes
+                && let Some((found, remedy)) = conflict(&api, &ledger.before, section).await?
+            {
+                return Err(EnvironmentError::missing(
+                    format!("{}: {found}", mesh.name),
+                    remedy,
+                ));
+            }
         }
         node::release(&api, &names.run).await?;
         let application = Rendered::prepare(&api, &settings, &plan.workload.graph).await?;

@@ -1,5 +1,7 @@
 //! Checks before a run whether a cluster can run it, without changing the cluster.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tare_model::graph::ServiceGraph;
 use tare_model::mesh::MeshKubernetes;
@@ -8,8 +10,9 @@ use tare_model::plan::KubernetesSettings;
 use super::api::kinds::{Needed, POD, needed};
 use super::api::{ApiClient, ApiError, kubeconfig};
 use super::application::Rendered;
+use super::cleanup::Snapshot;
 use super::ledger;
-use super::mesh::{Helm, mesh_role};
+use super::mesh::{Helm, conflict, mesh_role};
 use super::objects::names::MANAGED;
 use super::objects::{Node, Pod, node};
 use crate::environment::EnvironmentError;
@@ -80,6 +83,7 @@ pub async fn examine(
             format!("{error}; only plans that install meshes need Helm"),
         ),
     });
+    checks.extend(conflicts(&api, meshes).await?);
     let nodes = node::usable(&api, settings).await?;
     checks.extend(node_checks(&nodes));
     checks.push(other_pods(&api, &nodes).await?);
@@ -97,6 +101,22 @@ pub async fn examine(
     let pull = "not pulled yet: the first trial shows whether the nodes can pull it";
     checks.push(note("image", format!("{image} ({policy}); {pull}")));
     Ok(checks)
+}
+
+/// Looks for what the installation of these meshes would change for others.
+async fn conflicts(api: &ApiClient, meshes: &[&MeshKubernetes]) -> Result<Option<Check>, ApiError> {
+    let mut installed = meshes.iter().filter(|m| !m.releases.is_empty()).peekable();
+    if installed.peek().is_none() {
+        return Ok(None);
+    }
+    let before = Snapshot::take(api).await?;
+    for mesh in installed {
+        if let Some((found, remedy)) = conflict(api, &before, mesh).await? {
+            return Ok(Some(failed("meshes", format!("{found}; {remedy}"))));
+        }
+    }
+    let found = "no objects of these meshes, and no namespace that would join one";
+    Ok(Some(passed("meshes", found)))
 }
 
 fn node_checks(nodes: &[Node]) -> Vec<Check> {
@@ -117,6 +137,17 @@ fn node_checks(nodes: &[Node]) -> Vec<Check> {
         let found = "some nodes are on the same machine and share its cores, so the generators \
                      have no machine of their own";
         checks.push(note("machines", found));
+    }
+    let architectures: BTreeSet<&str> = nodes.iter().map(|n| n.architecture.as_str()).collect();
+    if architectures.len() > 1 {
+        let names: Vec<&str> = architectures.into_iter().collect();
+        let found = format!(
+            "the nodes have {}: the image needs a program for each, see `tare image --program`; or select nodes with \
+             `kubernetes.node_labels: {{kubernetes.io/arch: {}}}`",
+            names.join(" and "),
+            names[0]
+        );
+        checks.push(note("architecture", found));
     }
     checks
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tare_model::trial::EventKind;
 use tare_run::environment::Environment as _;
 use tare_run::kube::clean;
+use tare_run::kube::doctor::{self, Check};
 
 use super::server::Server;
 use super::{environment, plan, prepared};
@@ -35,6 +36,56 @@ async fn a_mesh_that_is_there_is_not_installed_again() {
     }
     assert!(cluster.close().await.is_empty());
     assert_eq!(server.paths(""), before);
+}
+
+#[tokio::test]
+async fn a_mesh_that_would_add_its_proxies_to_pods_of_others_is_not_installed() {
+    let server = Server::start(3).await;
+    let labels = json!({"metadata": {"name": "shop", "labels": {"istio-injection": "enabled"}}});
+    let path = "/api/v1/namespaces/shop".to_owned();
+    server.world.lock().unwrap().objects.insert(path, labels);
+    let minimal = plan(&server, 1, "istio/minimal");
+    let refused = environment()
+        .prepare(&minimal, &mut |_| {})
+        .await
+        .unwrap_err();
+    let message = refused.to_string();
+    assert!(
+        message.contains("the namespace shop has istio-injection=enabled"),
+        "{message}"
+    );
+
+    let settings = minimal.kubernetes.as_deref().unwrap();
+    let sections: Vec<_> = minimal
+        .meshes
+        .iter()
+        .filter_map(|m| m.kubernetes.as_deref())
+        .collect();
+    let check = |checks: Vec<Check>| checks.into_iter().find(|c| c.what == "meshes").unwrap();
+    let checks = doctor::examine(settings, &sections, None).await.unwrap();
+    let found = check(checks);
+    assert!(
+        found.good == Some(false) && found.found.contains("namespace shop"),
+        "{found:?}"
+    );
+    server
+        .world
+        .lock()
+        .unwrap()
+        .objects
+        .remove("/api/v1/namespaces/shop");
+    let checks = doctor::examine(settings, &sections, None).await.unwrap();
+    assert_eq!(check(checks).good, Some(true));
+    // An installed mesh is measured with these labels.
+    let installed = plan(&server, 1, super::INJECTED);
+    let labelled = json!({"metadata": {"name": "shop", "labels": {"istio-injection": "enabled"}}});
+    server
+        .world
+        .lock()
+        .unwrap()
+        .objects
+        .insert("/api/v1/namespaces/shop".to_owned(), labelled);
+    assert!(prepared(&installed).await.close().await.is_empty());
 }
 
 #[tokio::test]

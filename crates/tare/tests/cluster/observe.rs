@@ -20,11 +20,10 @@ fn observe(run: &mut Child, account: &Account) -> Output {
     loop {
         let mut observe = Command::new(program());
         observe.env("TARE_KUBECONFIG", account.kubeconfig());
-        observe.args(["observe", "--duration", "30s", "--output", "json"]);
+        observe.args(["observe", "--requests", "--duration", "45s"]);
+        observe.args(["--output", "json"]);
         let output = observe.output().unwrap();
-        let has_sidecars =
-            String::from_utf8_lossy(&output.stdout).contains("\"part\": \"sidecars\"");
-        if has_sidecars || run.try_wait().unwrap().is_some() {
+        if output.status.success() || run.try_wait().unwrap().is_some() {
             return output;
         }
         std::thread::sleep(Duration::from_secs(1));

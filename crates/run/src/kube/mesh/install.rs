@@ -1,11 +1,12 @@
 //! Installs a mesh by its definition.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use kube::api::Request;
 use serde_json::{Value, json};
-use tare_model::mesh::{MeshKubernetes, WorkloadRef};
+use tare_model::mesh::{Join, MeshKubernetes, WorkloadRef};
 use tokio::time::Instant;
 
 use super::certificates;
@@ -13,8 +14,8 @@ use super::helm::Helm;
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::{DAEMON_SET, DEPLOYMENT, NAMESPACE, POD};
 use crate::kube::api::{ApiClient, ApiError};
-use crate::kube::cleanup::Snapshot;
-use crate::kube::objects::names::{MANAGED, RUN};
+use crate::kube::cleanup::{Snapshot, snapshot};
+use crate::kube::objects::names::{MANAGED, RUN, name_of};
 use crate::kube::objects::{Pod, manifests};
 use crate::kube::wait::wait;
 
@@ -51,26 +52,58 @@ pub(crate) fn values(mesh: &MeshKubernetes, release: &str) -> Result<Value, Envi
     Ok(values)
 }
 
-/// Fails if the cluster has objects of a mesh that is to be installed, such as its custom resource definitions.
-pub(crate) fn refuse_existing(
+/// Returns what the installation of a mesh would change for others, and what to do: objects of the mesh exist already,
+/// or a namespace has the labels with which the mesh adds its proxies to pods. `None` if the mesh is not to be installed.
+pub(crate) async fn conflict(
+    api: &ApiClient,
     before: &Snapshot,
-    name: &str,
     mesh: &MeshKubernetes,
-) -> Result<(), EnvironmentError> {
+) -> Result<Option<(String, &'static str)>, ApiError> {
+    if mesh.releases.is_empty() {
+        return Ok(None);
+    }
     let found = before.of_mesh(mesh, &namespaces(mesh));
-    let Some(first) = found.first().filter(|_| !mesh.releases.is_empty()) else {
-        return Ok(());
+    if let Some(first) = found.first() {
+        let more = match found.len() {
+            1 => String::new(),
+            n => format!(" and {} more objects", n - 1),
+        };
+        let found = format!(
+            "the cluster has {first}{more} already, so this mesh, or a part of it, is installed"
+        );
+        let remedy =
+            "measure it with the mesh `installed`, or uninstall it and delete these objects";
+        return Ok(Some((found, remedy)));
+    }
+    let all = api.list(NAMESPACE, None, "").await?;
+    let joined = all
+        .iter()
+        .find(|n| !snapshot::is_own(n) && joins(n, &mesh.join));
+    Ok(joined.map(|namespace| {
+        let marks = mesh.join.namespace_labels.iter();
+        let marks = marks.chain(&mesh.join.namespace_annotations);
+        let marks: Vec<String> = marks.map(|(key, value)| format!("{key}={value}")).collect();
+        let found = format!(
+            "the namespace {} has {}: while the mesh is installed, it would add its proxies to new pods there",
+            name_of(namespace),
+            marks.join(" and ")
+        );
+        (found, "remove this from the namespace for the time of the run, or use another cluster")
+    }))
+}
+
+/// Whether a namespace has everything with which namespaces join a mesh.
+fn joins(namespace: &Value, join: &Join) -> bool {
+    let has = |part: &str, wanted: &BTreeMap<String, String>| {
+        let found = &namespace["metadata"][part];
+        wanted
+            .iter()
+            .all(|(key, value)| found[key.as_str()] == value.as_str())
     };
-    let more = match found.len() - 1 {
-        0 => String::new(),
-        n => format!(" and {n} more objects"),
-    };
-    Err(EnvironmentError::missing(
-        format!(
-            "{name}: the cluster has {first}{more} already, so this mesh, or a part of it, is installed"
-        ),
-        "measure it with the mesh `installed`, or uninstall it and delete these objects",
-    ))
+    let is_marked = !(join.namespace_labels.is_empty() && join.namespace_annotations.is_empty());
+    is_marked
+        && has("labels", &join.namespace_labels)
+        && has("annotations", &join.namespace_annotations)
 }
 
 impl MeshInstaller<'_> {

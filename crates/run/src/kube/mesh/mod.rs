@@ -7,9 +7,7 @@ mod role;
 mod uninstall;
 
 pub(crate) use helm::{Helm, documents, tail};
-pub(crate) use install::{
-    MeshInstaller, Resource, apply_manifest, namespaces, refuse_existing, resource,
-};
+pub(crate) use install::{MeshInstaller, Resource, apply_manifest, conflict, namespaces, resource};
 pub(crate) use role::items;
 pub use role::{MeshRole, mesh_role};
 pub(crate) use uninstall::differences;

@@ -23,6 +23,8 @@ pub(crate) struct Node {
     pub(crate) machine: String,
     pub(crate) cores: u32,
     pub(crate) memory_bytes: u64,
+    /// Architecture as Kubernetes names it, such as `amd64`; empty if unknown.
+    pub(crate) architecture: String,
     /// Versions of the operating system, kernel, container runtime and kubelet.
     pub(crate) software: String,
 }
@@ -76,6 +78,7 @@ fn read(node: &Value) -> Node {
         machine,
         cores: text("/status/capacity/cpu").parse().unwrap_or(0),
         memory_bytes: bytes(text("/status/capacity/memory")),
+        architecture: text("/status/nodeInfo/architecture").to_owned(),
         software: format!(
             "{} {}, {}, kubelet {}",
             text("/status/nodeInfo/osImage"),
@@ -180,6 +183,7 @@ mod tests {
             name: name.into(),
             machine: "one".into(),
             cores: 2,
+            architecture: String::new(),
             memory_bytes: 4,
             software: String::new(),
         }

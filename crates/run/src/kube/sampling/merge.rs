@@ -340,6 +340,7 @@ mod tests {
             name: name.into(),
             machine: machine.into(),
             cores: 2,
+            architecture: String::new(),
             memory_bytes: 1,
             software: String::new(),
         }
