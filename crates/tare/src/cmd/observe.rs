@@ -25,17 +25,17 @@ pub(crate) struct Args {
     /// Observe only the sidecars in this namespace; repeat the option for several namespaces [default: all].
     #[arg(long, value_name = "NAMESPACE")]
     namespace: Vec<String>,
-    /// How long to observe.
+    /// How long to observe: 30s or more.
     #[arg(long, value_parser = parse_duration, default_value = "5m")]
     duration: u64,
-    /// Name of the sidecar container [default: those of Istio and Linkerd].
+    /// Name of the sidecar container [default: those of Istio and Linkerd]. Not with --requests.
     #[arg(long, value_name = "CONTAINER")]
     sidecar: Option<String>,
     /// Pods of the control plane by label, such as `mesh-system/app=controller` [default: those of Istio and Linkerd].
     #[arg(long, value_name = "NAMESPACE/SELECTOR", value_parser = selector)]
     control_plane: Vec<PodSelector>,
     /// Also print requests per second and CPU per request, from the sidecars' own counters. To read them, tare creates one
-    /// pod at a time, with its image, in a namespace of its own, and removes both.
+    /// pod at a time, with the image of --cluster, in a namespace of its own, and removes both.
     #[arg(long, conflicts_with = "sidecar")]
     requests: bool,
     /// Print the role that this command needs as YAML for `kubectl apply -f -`, without observing.
@@ -60,16 +60,25 @@ fn selector(text: &str) -> Result<PodSelector, String> {
     })
 }
 
-/// Where the parts of the meshes may run: as the options say, or else as in the meshes that tare knows.
+/// Where the parts of the meshes may run: as in the meshes that tare knows, or as the options state.
 fn parts(args: &Args) -> Vec<MeshParts> {
-    if args.sidecar.is_none() && args.control_plane.is_empty() {
-        return known_parts();
+    let mut parts = known_parts();
+    if args.sidecar.is_some() {
+        for known in &mut parts {
+            (known.sidecar, known.requests) = (None, None);
+        }
     }
-    vec![MeshParts {
+    if !args.control_plane.is_empty() {
+        parts
+            .iter_mut()
+            .for_each(|known| known.control_plane.clear());
+    }
+    parts.push(MeshParts {
         sidecar: args.sidecar.clone(),
         control_plane: args.control_plane.clone(),
         ..MeshParts::default()
-    }]
+    });
+    parts
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -80,7 +80,7 @@ pub(crate) struct Args {
     environment: Option<String>,
     /// After the measured trials, run each mesh once more under each load and sample on which code its CPU
     /// time is spent: flame graphs, pprof files and a table by group. These extra trials are in no figure
-    /// and no verdict. Local environment only.
+    /// and no verdict. Not possible with several clusters.
     #[arg(long)]
     profile: bool,
     #[command(flatten)]
