@@ -26,7 +26,7 @@ pub struct Observation {
     pub nodes: Vec<String>,
     /// The parts of the mesh, and the applications beside the sidecars.
     pub parts: Vec<ObservedPart>,
-    /// CPU of the sidecars divided by that of the containers beside them; absent without sidecars.
+    /// CPU of all sidecars divided by that of the containers beside them; absent without sidecars.
     pub sidecar_share: Option<Estimate>,
     /// Age of the oldest value when it was read, in nanoseconds.
     pub age_ns_max: u64,
@@ -79,7 +79,8 @@ pub struct Usage {
 pub struct Requests {
     /// Requests per second, over all sidecars that were there at both readings.
     pub per_second: Estimate,
-    /// CPU of the same sidecars, in cores per 1,000 requests per second; absent if there were no requests.
+    /// CPU of the same sidecars divided by their requests, in cores per 1,000 requests per second; absent without
+    /// requests.
     pub cpu_cores_per_krps: Option<Estimate>,
 }
 
@@ -91,6 +92,8 @@ pub struct Requests {
 pub enum Part {
     /// Proxies in the pods of applications.
     Sidecars,
+    /// Proxies in pods of their own, such as ingress gateways.
+    Gateways,
     /// Proxies that serve a node.
     NodeProxies,
     /// Proxies that serve a namespace or a service.
@@ -107,6 +110,7 @@ impl Part {
     pub fn words(self) -> &'static str {
         match self {
             Self::Sidecars => "sidecars",
+            Self::Gateways => "gateways",
             Self::NodeProxies => "node proxies",
             Self::Waypoints => "waypoints",
             Self::ControlPlane => "control plane",

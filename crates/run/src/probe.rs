@@ -13,13 +13,15 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tare_model::probe::{
-    FailureKind, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
+    FailureKind, ProbeAnswer, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
 };
 use tare_model::record::Hello;
 use tare_model::writer::RecordWriter;
 use tare_model::{SCHEMA_VERSION, innermost};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::now::unix_ns;
 
 /// Maximum number of requests at the same time.
 pub(crate) const CONCURRENT_MAX: usize = 16;
@@ -56,10 +58,13 @@ pub async fn run(spec: &ProbeSpec, out: &mut impl Write) -> Result<(), ProbeErro
     let hello = Hello::new("probe", std::process::id());
     records.write(&ProbeRecord::Hello(hello))?;
     let start = Instant::now();
-    let sent = spec.requests.iter().map(|request| send(request, start));
-    let mut results = stream::iter(sent).buffered(CONCURRENT_MAX);
-    while let Some(result) = results.next().await {
-        records.write(&ProbeRecord::from(result))?;
+    let (first, others) = spec.requests.split_at(spec.first.min(spec.requests.len()));
+    for requests in [first, others] {
+        let sent = requests.iter().map(|request| send(request, start));
+        let mut results = stream::iter(sent).buffered(CONCURRENT_MAX);
+        while let Some(result) = results.next().await {
+            records.write(&ProbeRecord::from(result))?;
+        }
     }
     records.finish(|checksum| ProbeRecord::Final { checksum })?;
     Ok(())
@@ -118,7 +123,10 @@ async fn exchange(stream: TcpStream, request: &ProbeRequest) -> ProbeResult {
         None => request.body_bytes_max,
     };
     let (body, is_cut) = body(response.into_body(), bytes_max).await?;
-    Ok(request.answer(status, &String::from_utf8_lossy(&body), is_cut))
+    Ok(ProbeAnswer {
+        unix_ns: unix_ns(),
+        ..request.answer(status, &String::from_utf8_lossy(&body), is_cut)
+    })
 }
 
 /// Reads at most this many bytes of a body. Returns whether it is longer.
@@ -190,6 +198,7 @@ mod tests {
             retry_ns: 0,
             body_bytes_max: 1000,
             counters: None,
+            is_sum: false,
         }
     }
 
@@ -198,6 +207,7 @@ mod tests {
         let spec = ProbeSpec {
             schema_version: SCHEMA_VERSION,
             requests,
+            first: 1,
         };
         let mut out = Vec::new();
         run(&spec, &mut out).await.unwrap();
@@ -299,6 +309,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_first_requests_are_over_before_the_others_are_sent() {
+        let texts = [("503 Later", ""), ("200 OK", "first"), ("200 OK", "other")];
+        let texts = texts.map(|(status, body)| response(status, body));
+        let address = server("127.0.0.1:0", texts.into()).await;
+        let mut first = request(address);
+        first.retry_ns = 3_600_000_000_000;
+        let bodies = results(vec![first, request(address)]).await;
+        let bodies: Vec<String> = bodies.into_iter().map(|r| r.unwrap().body).collect();
+        assert_eq!(bodies, ["first", "other"]);
+    }
+
+    #[tokio::test]
     async fn only_the_requested_part_of_a_body_is_kept() {
         let text = "a{x=\"1\"} 1\nb 2\na{x=\"2\"} 3\n";
         let address = server("127.0.0.1:0", vec![response("200 OK", text)]).await;
@@ -331,6 +353,7 @@ mod tests {
         let spec = ProbeSpec {
             schema_version: 99,
             requests: Vec::new(),
+            first: 0,
         };
         let error = run(&spec, &mut Vec::new()).await.unwrap_err();
         let expected =

@@ -107,6 +107,24 @@ pub fn mean_over_time(series: &[f64], confidence: f64) -> Option<(f64, Option<f6
     Some((m, Some(t * (variance / effective).sqrt())))
 }
 
+/// Ratio of the sums of two series over time, such as CPU and requests, and half the width of its interval at
+/// `confidence`: that of the mean of the residuals `a - ratio * b`, by [`mean_over_time`]. `None` if `b` sums to 0.
+///
+/// Source: Cochran, "Sampling Techniques" (1977), section 6.3, the ratio estimate.
+#[must_use]
+pub fn ratio_over_time(a: &[f64], b: &[f64], confidence: f64) -> Option<(f64, Option<f64>)> {
+    let (all_a, all_b) = (a.iter().sum::<f64>(), b.iter().sum::<f64>());
+    if all_b <= 0.0 {
+        return None;
+    }
+    let ratio = all_a / all_b;
+    let mean_b = all_b / b.len() as f64;
+    let residuals = a.iter().zip(b).map(|(a, b)| (a - ratio * b) / mean_b);
+    let residuals: Vec<f64> = residuals.collect();
+    let (_, half) = mean_over_time(&residuals, confidence)?;
+    Some((ratio, half))
+}
+
 /// Relative difference of the second half from the first (of logarithms), and its
 /// two-sided p-value. Correlated values reduce the effective number of values to
 /// `n (1 - r) / (1 + r)`, where `r` is the autocorrelation within the halves.
@@ -298,6 +316,33 @@ mod tests {
         assert_eq!(mean_over_time(&[1.0, 2.0, 6.0], 0.95), Some((3.0, None)));
         assert_eq!(mean_over_time(&[2.0; 4], 0.95), Some((2.0, Some(0.0))));
         assert_eq!(mean_over_time(&[], 0.95), None);
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_sums_and_its_interval_contains_it() {
+        let (ratio, half) =
+            ratio_over_time(&[1.0, 1.0, 1.0, 5.0], &[1.0, 1.0, 1.0, 997.0], 0.95).unwrap();
+        assert!((ratio - 8.0 / 1000.0).abs() < 1e-12 && half.is_some());
+        assert_eq!(ratio_over_time(&[1.0], &[0.0], 0.95), None);
+        assert_eq!(ratio_over_time(&[], &[], 0.95), None);
+        // Traffic that varies by a factor of 3, and a cost of 2 with noise.
+        let contains = |seed: u64| {
+            let traffic = noise(40, seed);
+            let b: Vec<f64> = traffic[..20]
+                .iter()
+                .map(|x| 100.0 * ((x - 14.0) * 25.0).exp())
+                .collect();
+            let errors = &traffic[20..];
+            let a: Vec<f64> = b
+                .iter()
+                .zip(errors)
+                .map(|(b, e)| b * (2.0 + 5.0 * (e - 14.0)))
+                .collect();
+            let (ratio, half) = ratio_over_time(&a, &b, 0.95).unwrap();
+            (ratio - 2.0).abs() <= half.unwrap()
+        };
+        let share = (0..2000).filter(|seed| contains(*seed)).count() as f64 / 2000.0;
+        assert!((0.93..0.98).contains(&share), "{share}");
     }
 
     /// The number of 400 stable series with autocorrelation `r` for which `f` is true.

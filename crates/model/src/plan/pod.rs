@@ -93,7 +93,7 @@ pub enum Quantity {
     expecting = "a toleration"
 )]
 pub struct Toleration {
-    /// Key of the taint. Default, with `operator: Exists`: every key.
+    /// Key of the taint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Whether the taint must have the value (`Equal`, default).
@@ -140,6 +140,9 @@ impl TaintEffect {
     }
 }
 
+/// Key of the taint of the node that is reserved for generators.
+const GENERATOR_TAINT: &str = "tare.run/generator";
+
 impl Toleration {
     /// Whether pods with this toleration may run on a node with this taint.
     #[must_use]
@@ -152,8 +155,11 @@ impl Toleration {
 
     fn check(&self) -> Result<(), &'static str> {
         let exists = self.operator == Some(TolerationOperator::Exists);
-        if !exists && self.key.is_none() {
-            return Err("found neither `key` nor `operator: Exists`, expected one of them");
+        if self.key.as_deref().is_none_or(|key| key == GENERATOR_TAINT) {
+            return Err(
+                "this also tolerates the taint `tare.run/generator` of the generators' node, so that the application would \
+                 run there; expected the `key` of another taint",
+            );
         }
         if exists && self.value.is_some() {
             return Err(
@@ -286,8 +292,12 @@ mod tests {
     fn settings_that_the_cluster_would_refuse_are_errors() {
         for (text, expected) in [
             (
-                r#"{"tolerations": [{"value": "a"}]}"#,
-                "entry 1: found neither `key`",
+                r#"{"tolerations": [{"operator": "Exists"}]}"#,
+                "entry 1: this also tolerates the taint `tare.run/generator`",
+            ),
+            (
+                r#"{"tolerations": [{"key": "tare.run/generator", "operator": "Exists"}]}"#,
+                "expected the `key` of another taint",
             ),
             (
                 r#"{"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}"#,

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::mesh::lines_of_counters;
+use crate::mesh::{lines_of_counters, sum_of_counters};
 use crate::record::{Hello, StreamChecksum};
 
 /// The specification of a probe.
@@ -15,6 +15,9 @@ pub struct ProbeSpec {
     pub schema_version: u32,
     /// The requests. Several are sent at the same time.
     pub requests: Vec<ProbeRequest>,
+    /// How many of them, from the first on, must have a result before the others are sent.
+    #[serde(default)]
+    pub first: usize,
 }
 
 /// A GET request by HTTP/1.1 without TLS.
@@ -38,6 +41,9 @@ pub struct ProbeRequest {
     /// Keep only the lines of these counters of a Prometheus text; absent: keep the whole body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Vec<String>>,
+    /// Keep only the sum of the first of these counters, as a number.
+    #[serde(default)]
+    pub is_sum: bool,
 }
 
 impl ProbeRequest {
@@ -45,6 +51,7 @@ impl ProbeRequest {
     #[must_use]
     pub fn answer(&self, status: u16, body: &str, is_cut: bool) -> ProbeAnswer {
         let mut body = match &self.counters {
+            Some(counters) if self.is_sum => sum_of_counters(body, counters).to_string(),
             Some(counters) => lines_of_counters(body, counters),
             None => body.to_owned(),
         };
@@ -55,6 +62,7 @@ impl ProbeRequest {
             status,
             body,
             is_cut,
+            unix_ns: 0,
         }
     }
 }
@@ -69,6 +77,9 @@ pub struct ProbeAnswer {
     pub body: String,
     /// Whether a part is missing because of a limit.
     pub is_cut: bool,
+    /// When it was complete, in nanoseconds of Unix time.
+    #[serde(default)]
+    pub unix_ns: u64,
 }
 
 /// Why a request has no response.
@@ -206,6 +217,7 @@ mod tests {
             retry_ns: 0,
             body_bytes_max: 4,
             counters: None,
+            is_sum: false,
         };
         let answer = request.answer(200, "naïve", false);
         assert_eq!((answer.body.as_str(), answer.is_cut), ("naï", true));
@@ -213,5 +225,8 @@ mod tests {
         request.counters = Some(vec!["a".to_owned()]);
         let answer = request.answer(200, "b 123456789\na 1\n", false);
         assert_eq!((answer.body.as_str(), answer.is_cut), ("a 1\n", false));
+        (request.is_sum, request.body_bytes_max) = (true, 64);
+        let answer = request.answer(200, "a{x=\"1\"} 1\na{x=\"2\"} 2\n", true);
+        assert_eq!((answer.body.as_str(), answer.is_cut), ("3", true));
     }
 }

@@ -42,7 +42,10 @@ impl Response {
         let [code, message] =
             ["code", "message"].map(|key| first[key].as_str().unwrap_or_default());
         let text = match (code, message, self.header("location")) {
-            ("", "", Some(location)) => format!("to {location}"),
+            // The query may be a signature.
+            ("", "", Some(location)) => {
+                format!("to {}", location.split('?').next().unwrap_or_default())
+            }
             ("", "", None) => String::new(),
             _ => format!("{code} {message}"),
         };

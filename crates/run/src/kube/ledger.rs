@@ -13,7 +13,7 @@ use super::api::kinds::{CONFIG_MAP, NAMESPACE};
 use super::api::{ApiClient, ApiError};
 use super::cleanup::{ForcedDeletion, Snapshot};
 use super::mesh::{self, Helm, MeshInstaller};
-use super::objects::names::{MANAGED, Names, RUN, TRIAL, name_of};
+use super::objects::names::{MANAGED, Names, OBSERVATION, RUN, TRIAL, name_of};
 use super::objects::{manifests, node};
 use super::wait::wait;
 use crate::now::not_removed;
@@ -109,6 +109,8 @@ pub(crate) struct LedgerEntry {
     pub(crate) namespace: String,
     /// Absent if the ledger does not exist or is damaged.
     pub(crate) ledger: Option<Ledger>,
+    /// Whether it is that of `tare observe`, which installs nothing.
+    is_observation: bool,
 }
 
 impl LedgerEntry {
@@ -126,6 +128,9 @@ impl LedgerEntry {
         }
         node::release(api, &names.run).await?;
         let mut events = delete_namespaces(api, &format!("{RUN}={}", names.run)).await?;
+        if self.is_observation {
+            return Ok(events);
+        }
         let found = "its ledger is missing or damaged: if `helm list --all-namespaces` shows a mesh \
                      that it installed, uninstall that mesh";
         events.push(not_removed(self.namespace, found));
@@ -138,9 +143,14 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
     let mut runs = Vec::new();
     let selector = format!("{MANAGED}=tare,{RUN},!{TRIAL}");
     for namespace in api.list(NAMESPACE, None, &selector).await? {
+        let is_observation = namespace["metadata"]["labels"][OBSERVATION].is_string();
         let namespace = name_of(&namespace).to_owned();
         let ledger = Ledger::read(api, &namespace).await?;
-        runs.push(LedgerEntry { namespace, ledger });
+        runs.push(LedgerEntry {
+            namespace,
+            ledger,
+            is_observation,
+        });
     }
     Ok(runs)
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tare_analysis::proxy_config::settings_of;
 use tare_model::load::LoadSpec;
 use tare_model::probe::{
-    FailureKind, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
+    FailureKind, ProbeAnswer, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
 };
 use tare_model::record::{Hello, LoadRecord, StreamChecksum};
 use tare_model::writer::RecordWriter;
@@ -71,13 +71,18 @@ impl World {
         if self.is_isolated || !exists {
             return fails(FailureKind::Timeout, "no connection within 4 s");
         }
-        let answers = |status, body: &str| Ok(request.answer(status, body, false));
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        let answers = |status, body: &str| {
+            Ok(ProbeAnswer {
+                unix_ns: now.as_nanos() as u64,
+                ..request.answer(status, body, false)
+            })
+        };
         match request.path.as_str() {
             "/metrics" => answers(200, &self.metrics),
             // A sidecar of the cluster's own traffic: 100 requests per second.
             "/stats/prometheus" => {
-                let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-                let count = (since.as_secs_f64() * 100.0) as u64;
+                let count = (now.as_secs_f64() * 100.0) as u64;
                 answers(
                     200,
                     &format!("istio_requests_total{{reporter=\"destination\"}} {count}\n"),

@@ -82,11 +82,11 @@ fn parts(args: &Args) -> Vec<MeshParts> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let clusters = args.cluster.settings()?;
     if args.rbac {
-        output::print(observe_role_yaml(args.requests))?;
+        output::print(observe_role_yaml(&clusters[0], args.requests))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let clusters = args.cluster.settings()?;
     let [settings] = clusters.as_slice() else {
         bail!("found several contexts, expected one: observe the clusters one after the other");
     };

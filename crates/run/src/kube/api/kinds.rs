@@ -169,16 +169,20 @@ pub fn role_yaml(settings: &KubernetesSettings) -> String {
         "  # with --profile only: {}\n  # - apiGroups: [\"\"]\n  #   resources: [{plural}]\n  #   verbs: [{verbs}]",
         POD_PORT_FORWARD.why
     );
-    if !settings.image_pull_secrets.is_empty() {
-        let names = settings.image_pull_secrets.join(", ");
-        let (namespace, why) = (&settings.image_pull_secrets_from, PULL_SECRET.why);
-        let _ = writeln!(
-            text,
-            "---\n# {why}\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: tare-pull-secrets\n  namespace: {namespace}\n\
-             rules:\n  - apiGroups: [\"\"]\n    resources: [secrets]\n    resourceNames: [{names}]\n    verbs: [get]"
-        );
+    text + &pull_secrets_role_yaml(settings, "tare-pull-secrets")
+}
+
+/// Returns the role that reads the pull secrets of these settings in their namespace; empty without pull secrets.
+pub(crate) fn pull_secrets_role_yaml(settings: &KubernetesSettings, name: &str) -> String {
+    if settings.image_pull_secrets.is_empty() {
+        return String::new();
     }
-    text
+    let secrets = settings.image_pull_secrets.join(", ");
+    let (namespace, why) = (&settings.image_pull_secrets_from, PULL_SECRET.why);
+    format!(
+        "---\n# {why}\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: {name}\n  namespace: {namespace}\n\
+         rules:\n  - apiGroups: [\"\"]\n    resources: [secrets]\n    resourceNames: [{secrets}]\n    verbs: [get]\n"
+    )
 }
 
 #[cfg(test)]

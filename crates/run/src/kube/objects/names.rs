@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 pub(crate) const RUN: &str = "tare.run/id";
 /// Label of all objects of a trial.
 pub(crate) const TRIAL: &str = "tare.run/trial";
+/// Label of the namespace of `tare observe`, beside [`RUN`].
+pub(crate) const OBSERVATION: &str = "tare.run/observation";
 /// Label and taint of the node that is reserved for generators; its value is the run.
 pub(crate) const GENERATOR: &str = "tare.run/generator";
 /// Label of a pod: `application`, `generator`, `agent` or `probe`.

@@ -61,9 +61,12 @@ pub(super) async fn find(
     for namespace in namespaces {
         for pod in api.list(POD, namespace, "").await? {
             let pod = Pod(&pod);
-            let is_meshed = pod.containers().iter().any(|c| sidecars.contains(c.name()));
-            if is_meshed && seen.insert(pod.key()) {
+            let containers = pod.containers();
+            let proxies = containers.iter().filter(|c| sidecars.contains(c.name()));
+            let (proxies, all) = (proxies.count(), containers.len());
+            if proxies > 0 && seen.insert(pod.key()) {
                 add(&mut found, pod, |name| match sidecars.contains(name) {
+                    true if proxies == all => Part::Gateways,
                     true => Part::Sidecars,
                     false => Part::Applications,
                 });

@@ -18,8 +18,10 @@ use tokio::time::Instant;
 
 use self::find::Found;
 use self::requests::Counters;
-use self::usage::{CONFIDENCE, Usages, estimate, windows};
-use super::api::kinds::{CONFIG_MAP, NAMESPACE, NODE_PROXY, POD, POD_LOG};
+use self::usage::{CONFIDENCE, Usages, estimate, ratio, windows};
+use super::api::kinds::{
+    CONFIG_MAP, NAMESPACE, NODE_PROXY, POD, POD_LOG, SECRET, pull_secrets_role_yaml,
+};
 use super::api::{ApiClient, ApiError, kubeconfig};
 use super::sampling::kubelet::summaries;
 use super::sampling::readings::{self, ContainerKey};
@@ -30,6 +32,8 @@ use crate::now::unix_ns;
 const EVERY: Duration = Duration::from_secs(5);
 /// Time between two searches for pods that have come since.
 const FIND_EVERY: Duration = Duration::from_secs(30);
+/// A node that has not responded for this time no longer limits the observed time.
+const SILENT_AFTER: Duration = Duration::from_secs(30);
 /// How long after the observed time the last values may arrive.
 const LATE_MAX: Duration = Duration::from_secs(20);
 
@@ -59,7 +63,7 @@ pub struct Observing {
 
 /// Returns the role that an observation needs, as YAML for `kubectl apply -f -`.
 #[must_use]
-pub fn observe_role_yaml(requests: bool) -> String {
+pub fn observe_role_yaml(settings: &KubernetesSettings, requests: bool) -> String {
     let mut text = String::from(
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-observe\nrules:\n",
     );
@@ -71,6 +75,9 @@ pub fn observe_role_yaml(requests: bool) -> String {
     if requests {
         let why = "the namespaces and pods that read the counters of the proxies";
         rules.extend([NAMESPACE, CONFIG_MAP, POD, POD_LOG].map(|kind| (kind, kind.verbs, why)));
+        if !settings.image_pull_secrets.is_empty() {
+            rules.push((SECRET, SECRET.verbs, SECRET.why));
+        }
     }
     for (kind, verbs, why) in rules {
         let _ = writeln!(
@@ -79,6 +86,9 @@ pub fn observe_role_yaml(requests: bool) -> String {
             kind.plural,
             verbs.join(", ")
         );
+    }
+    if requests {
+        text += &pull_secrets_role_yaml(settings, "tare-observe-pull-secrets");
     }
     text
 }
@@ -95,13 +105,16 @@ pub async fn observe(
     progress: &mut dyn FnMut(Observing),
 ) -> Result<Observation, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
+    let found = find::find(&api, options).await?;
     let mut state = State {
-        found: find::find(&api, options).await?,
+        current: found.keys().cloned().collect(),
+        found,
         usages: Usages::default(),
-        at_first: BTreeMap::new(),
-        at_last: BTreeMap::new(),
+        first: BTreeMap::new(),
+        last: BTreeMap::new(),
         answered: BTreeMap::new(),
         missed: BTreeMap::new(),
+        notes: Vec::new(),
         age_ns_max: 0,
     };
     if state.found.is_empty() {
@@ -114,17 +127,19 @@ pub async fn observe(
     let observed = state
         .watch(&api, options, counters.as_mut(), &mut stop, progress)
         .await;
-    let mut notes = match &counters {
-        Some(counters) => counters.end().await,
-        None => Vec::new(),
-    };
-    observed?;
-    notes.extend(
-        counters
-            .iter_mut()
-            .flat_map(|c| std::mem::take(&mut c.notes)),
-    );
-    state.result(kubeconfig::server(settings)?, counters.as_ref(), notes)
+    if let Some(counters) = &mut counters {
+        state.notes.append(&mut counters.notes);
+        state.notes.extend(counters.end().await);
+    }
+    if let Err(error) = observed {
+        // What could not be removed must not be lost with the values.
+        state.notes.insert(0, error.to_string());
+        return Err(EnvironmentError::start(
+            "the observation",
+            state.notes.join("; "),
+        ));
+    }
+    state.result(kubeconfig::server(settings)?, counters.as_ref())
 }
 
 fn nothing_found(options: &Options) -> EnvironmentError {
@@ -146,21 +161,28 @@ fn nothing_found(options: &Options) -> EnvironmentError {
 }
 
 struct State {
+    /// All containers so far.
     found: BTreeMap<ContainerKey, Found>,
+    /// Those that were there at the last search.
+    current: BTreeSet<ContainerKey>,
     usages: Usages,
-    /// The containers in the first summary of each node, and in its last.
-    at_first: BTreeMap<String, Vec<ContainerKey>>,
-    at_last: BTreeMap<String, Vec<ContainerKey>>,
+    /// The time of the newest value in the first round, by node.
+    first: BTreeMap<String, i64>,
+    /// When the node responded last, and the time of the oldest value in that response.
+    last: BTreeMap<String, (Instant, i64)>,
     /// Number of summaries, by node.
     answered: BTreeMap<String, u32>,
     /// Number of requests without a summary and the last error, by node.
     missed: BTreeMap<String, (u32, String)>,
+    notes: Vec<String>,
     age_ns_max: u64,
 }
 
 impl State {
+    /// The nodes of the containers that are there.
     fn nodes(&self) -> BTreeSet<&str> {
-        self.found.values().map(|f| f.node.as_str()).collect()
+        let current = self.current.iter().filter_map(|key| self.found.get(key));
+        current.map(|f| f.node.as_str()).collect()
     }
 
     /// The counters of requests by name of the sidecar container.
@@ -186,7 +208,7 @@ impl State {
         }
     }
 
-    /// Reads until the duration has passed or `stop` becomes true.
+    /// Reads until the duration has passed or `stop` becomes true. Fails only if no kubelet responds at the first time.
     async fn watch(
         &mut self,
         api: &ApiClient,
@@ -196,36 +218,49 @@ impl State {
         progress: &mut dyn FnMut(Observing),
     ) -> Result<(), EnvironmentError> {
         let start = Instant::now();
-        let (mut searched, mut due, mut count_due) = (start, start, start);
+        let (mut searched, mut due) = (start, start);
         let count_every = (options.duration / requests::TIMES).max(requests::TIME_MIN);
-        let mut wanted_ns = i64::MAX;
         loop {
             self.round(api).await?;
             let elapsed = start.elapsed();
             progress(Observing {
                 elapsed: elapsed.min(options.duration),
-                containers: self.found.len(),
+                containers: self.current.len(),
                 nodes: self.nodes().len(),
             });
-            let is_counting = wanted_ns == i64::MAX && !*stop.borrow();
-            if let Some(counters) = counters.as_mut().filter(|_| is_counting)
-                && count_due <= Instant::now()
-                // The first values of the kubelets are some seconds old, so the first time begins at the second round.
-                && due > start
-            {
-                counters.read(&self.found).await?;
-                count_due = (count_due + count_every).max(Instant::now());
+            // The first values of the kubelets are some seconds old, so the counters are read from the second round on.
+            if let Some(counters) = counters.as_mut().filter(|_| due > start) {
+                let is_last = elapsed >= options.duration;
+                let every = if is_last {
+                    requests::TIME_MIN / 2
+                } else {
+                    count_every
+                };
+                if counters.since_last().is_none_or(|since| since >= every) {
+                    let current = self
+                        .found
+                        .iter()
+                        .filter(|(key, _)| self.current.contains(*key));
+                    tokio::select! {
+                        () = counters.read(current) => {}
+                        _ = stop.wait_for(|stop| *stop) => {}
+                    }
+                }
             }
-            if wanted_ns == i64::MAX && (elapsed >= options.duration || *stop.borrow()) {
-                wanted_ns = unix_ns() as i64;
-            }
-            let is_late = elapsed >= options.duration + LATE_MAX || *stop.borrow();
-            if wanted_ns != i64::MAX && (is_late || self.covered().1 >= wanted_ns) {
-                return Ok(());
+            if elapsed >= options.duration || *stop.borrow() {
+                break;
             }
             if searched.elapsed() >= FIND_EVERY {
                 searched = Instant::now();
-                self.found.extend(find::find(api, options).await?);
+                match find::find(api, options).await {
+                    Ok(found) => {
+                        self.current = found.keys().cloned().collect();
+                        self.found.extend(found);
+                    }
+                    Err(error) => self
+                        .notes
+                        .push(format!("a search for new pods failed: {error}")),
+                }
             }
             due = (due + EVERY).max(Instant::now());
             tokio::select! {
@@ -233,17 +268,29 @@ impl State {
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }
+        let wanted_ns = unix_ns() as i64;
+        let late = Instant::now() + LATE_MAX;
+        while !*stop.borrow() && Instant::now() < late && self.covered().1 < wanted_ns {
+            tokio::time::sleep(EVERY).await;
+            self.round(api).await?;
+        }
+        Ok(())
     }
 
     /// Requests the summaries of all nodes once.
     async fn round(&mut self, api: &ApiClient) -> Result<(), EnvironmentError> {
+        let is_first = self.answered.is_empty();
         self.usages.round();
         let nodes: Vec<String> = self.nodes().into_iter().map(str::to_owned).collect();
         let mut failed = None;
         for (node, answer) in summaries(api, nodes.iter().map(String::as_str)).await {
             match answer {
-                Ok(summary) => self.add(node, &summary),
+                Ok(summary) => self.add(node, &summary, is_first),
                 Err(error) => {
+                    let current = self.current.iter();
+                    let of_node =
+                        current.filter(|key| self.found.get(*key).is_some_and(|f| f.node == node));
+                    self.usages.carry(of_node.cloned());
                     let missed = self.missed.entry(node).or_default();
                     *missed = (missed.0 + 1, error.to_string());
                     failed = Some(error);
@@ -252,44 +299,51 @@ impl State {
         }
         match failed {
             Some(error) if self.answered.is_empty() => Err(no_kubelet(&error)),
-            Some(_) => {
-                self.usages.drop_round();
-                Ok(())
-            }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
-    fn add(&mut self, node: String, summary: &serde_json::Value) {
+    fn add(&mut self, node: String, summary: &serde_json::Value, is_first: bool) {
         let now = unix_ns() as i64;
         let (_, containers) = readings::parse(summary);
-        let mut seen = Vec::new();
+        let (mut newest, mut oldest) = (i64::MIN, i64::MAX);
         for (key, reading) in containers {
             if self.found.contains_key(&key) {
                 let age = u64::try_from(now - reading.unix_ns).unwrap_or(0);
                 self.age_ns_max = self.age_ns_max.max(age);
+                newest = newest.max(reading.unix_ns);
+                oldest = oldest.min(reading.unix_ns);
                 self.usages.add(&key, reading);
-                seen.push(key);
             }
         }
         *self.answered.entry(node.clone()).or_default() += 1;
-        self.at_first
-            .entry(node.clone())
-            .or_insert_with(|| seen.clone());
-        self.at_last.insert(node, seen);
+        if newest == i64::MIN {
+            return;
+        }
+        if is_first {
+            self.first.insert(node.clone(), newest);
+        }
+        self.last.insert(node, (Instant::now(), oldest));
     }
 
+    /// The time that is observed: from when the nodes of the first round have values, until the values of those nodes end
+    /// that still have containers and respond.
     fn covered(&self) -> (i64, i64) {
-        let [first, last] =
-            [&self.at_first, &self.at_last].map(|by_node| by_node.values().flatten());
-        self.usages.covered(first, last)
+        let from = self.first.values().copied().max().unwrap_or(i64::MAX);
+        let nodes = self.nodes();
+        let current = self
+            .last
+            .iter()
+            .filter(|(node, _)| nodes.contains(node.as_str()));
+        let responds = current.filter(|(_, (at, _))| at.elapsed() < SILENT_AFTER);
+        let until = responds.map(|(_, (_, oldest))| *oldest).min();
+        (from, until.unwrap_or(i64::MIN))
     }
 
     fn result(
-        &self,
+        mut self,
         server: String,
         counters: Option<&Counters<'_>>,
-        mut notes: Vec<String>,
     ) -> Result<Observation, EnvironmentError> {
         let covered = self.covered();
         let windows = windows(covered);
@@ -305,11 +359,8 @@ impl State {
             let of = |workload: Option<&str>| {
                 let wanted =
                     move |f: &Found| f.part == part && workload.is_none_or(|w| w == f.workload);
-                self.usage(
-                    wanted,
-                    &windows,
-                    counters.filter(|_| part == Part::Sidecars),
-                )
+                let counters = counters.filter(|_| part == Part::Sidecars);
+                self.usage(wanted, &windows, counters)
             };
             let names = self.found.values().filter(|f| f.part == part);
             let names: BTreeSet<&str> = names.map(|f| f.workload.as_str()).collect();
@@ -333,13 +384,15 @@ impl State {
             of.map(|p| p.total.cpu_cores.runs.as_slice())
                 .unwrap_or_default()
         };
-        let shares = runs(Part::Sidecars).iter().zip(runs(Part::Applications));
-        let shares: Vec<f64> = shares.map(|(sidecars, own)| sidecars / own).collect();
-        let is_known = !shares.is_empty() && shares.iter().all(|s| s.is_finite());
+        let sidecar_share = ratio(runs(Part::Sidecars), runs(Part::Applications));
         let missed = self.missed.iter().map(|(node, (count, found))| {
             let all = count + self.answered.get(node).copied().unwrap_or(0);
-            format!("the kubelet of {node} did not respond to {count} of {all} requests: {found}")
+            format!(
+                "the kubelet of {node} did not respond to {count} of {all} requests, so CPU and memory of its pods may \
+                 be missing: {found}"
+            )
         });
+        self.notes.extend(missed);
         Ok(Observation {
             schema_version: SCHEMA_VERSION,
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -347,14 +400,11 @@ impl State {
             started_unix_ns: u64::try_from(covered.0).unwrap_or(0),
             observed_ns: u64::try_from(covered.1 - covered.0).unwrap_or(0),
             confidence: CONFIDENCE,
-            nodes: self.nodes().into_iter().map(str::to_owned).collect(),
+            nodes: self.answered.into_keys().collect(),
             parts: seen,
-            sidecar_share: is_known.then(|| estimate(shares)),
+            sidecar_share,
             age_ns_max: self.age_ns_max,
-            notes: {
-                notes.extend(missed);
-                notes
-            },
+            notes: self.notes,
         })
     }
 

@@ -4,32 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::json;
-use tare_model::mesh::{ProofSource, sum_of_counters};
+use tare_model::mesh::ProofSource;
 use tare_model::observation::{Part, Requests};
 use tare_model::plan::KubernetesSettings;
+use tare_model::probe::ProbeResult;
+use tokio::time::Instant;
 
 use super::find::Found;
-use super::usage::{Usages, estimate};
-use crate::environment::EnvironmentError;
+use super::usage::{Usages, ratio};
 use crate::kube::api::kinds::NAMESPACE;
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::ledger::delete_namespaces;
 use crate::kube::objects::manifests;
-use crate::kube::objects::names::{MANAGED, Names, RUN};
+use crate::kube::objects::names::{MANAGED, Names, OBSERVATION, RUN};
 use crate::kube::sampling::readings::ContainerKey;
-use crate::kube::trial::Events;
 use crate::kube::trial::probe::{self, Prober};
+use crate::kube::trial::{Events, pull_secrets};
 use crate::now::unix_ns;
 
 /// Number of times between two readings of the counters, and the shortest such time.
 pub(super) const TIMES: u32 = 10;
 pub(super) const TIME_MIN: Duration = Duration::from_secs(20);
-/// Time limit of a request for counters, and maximum size of the counters of one sidecar.
+/// Time limit of a request for counters.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-const LINES_BYTES_MAX: usize = 256 << 10;
+/// Maximum size of an answer, which is one number.
+const NUMBER_BYTES_MAX: usize = 64;
+/// Maximum number of sidecars that one probe pod asks: a ConfigMap holds their addresses.
+const SIDECARS_MAX: usize = 1000;
 
-/// Requests so far, by container of a sidecar.
-type Counts = BTreeMap<ContainerKey, f64>;
+/// When a counter was read, in nanoseconds of Unix time, and the requests so far; by container of a sidecar.
+type Counts = BTreeMap<ContainerKey, (i64, f64)>;
 
 /// The namespaces of the probe pods of an observation, and the readings of the counters.
 pub(super) struct Counters<'a> {
@@ -38,7 +42,9 @@ pub(super) struct Counters<'a> {
     sources: BTreeMap<String, ProofSource>,
     names: Names,
     prober: Prober,
-    readings: Vec<(i64, Counts)>,
+    /// When the last reading began.
+    last: Option<Instant>,
+    readings: Vec<Counts>,
     pub(super) notes: Vec<String>,
 }
 
@@ -60,32 +66,41 @@ impl<'a> Counters<'a> {
             sources,
             prober: Prober::new(of_probes.clone(), Events::default()),
             names,
+            last: None,
             readings: Vec::new(),
             notes: Vec::new(),
         };
         // `tare clean` finds an interrupted observation by this namespace.
-        let own = json!({MANAGED: "tare", RUN: counters.names.run});
-        for (name, labels) in [
-            (counters.names.namespace(), own),
-            (of_probes.agents(), of_probes.labels()),
-        ] {
-            let namespace = manifests::namespace(&name, labels, None, false);
-            if let Err(error) = api.apply(NAMESPACE, &namespace).await {
-                let _ = counters.end().await;
-                return Err(error);
-            }
+        let own = json!({MANAGED: "tare", RUN: counters.names.run, OBSERVATION: "true"});
+        let own = manifests::namespace(&counters.names.namespace(), own, None, false);
+        let labels = manifests::namespace_labels(&of_probes, settings);
+        let probes = manifests::namespace(&of_probes.agents(), labels, None, false);
+        let created = async {
+            api.apply(NAMESPACE, &own).await?;
+            api.apply(NAMESPACE, &probes).await?;
+            pull_secrets::copy(api, settings, &of_probes, &[of_probes.agents()]).await
+        };
+        if let Err(error) = created.await {
+            let _ = counters.end().await;
+            return Err(error);
         }
         Ok(counters)
     }
 
-    /// Reads the counters of all sidecars.
-    pub(super) async fn read(
+    /// Time since the last reading began; `None` before the first one.
+    pub(super) fn since_last(&self) -> Option<Duration> {
+        self.last.map(|last| last.elapsed())
+    }
+
+    /// Reads the counters of these sidecars. An error is a note: the observation goes on.
+    pub(super) async fn read<'k>(
         &mut self,
-        found: &BTreeMap<ContainerKey, Found>,
-    ) -> Result<(), EnvironmentError> {
+        found: impl Iterator<Item = (&'k ContainerKey, &'k Found)>,
+    ) {
+        self.last = Some(Instant::now());
         let mut keys = Vec::new();
         let mut requests = Vec::new();
-        for (key, sidecar) in found.iter().filter(|(_, f)| f.part == Part::Sidecars) {
+        for (key, sidecar) in found.filter(|(_, f)| f.part == Part::Sidecars) {
             let Some((source, address)) = self
                 .sources
                 .get(&key.2)
@@ -95,21 +110,34 @@ impl<'a> Counters<'a> {
             };
             let host = address.clone();
             let mut request =
-                probe::get(address, host, &source.path, ANSWER_WITHIN, LINES_BYTES_MAX);
+                probe::get(address, host, &source.path, ANSWER_WITHIN, NUMBER_BYTES_MAX);
             request.counters = Some(source.counters.clone());
+            request.is_sum = true;
             requests.push(request);
-            keys.push((key.clone(), source.counters.clone()));
+            keys.push(key.clone());
         }
         let total = requests.len();
-        let results = self.prober.send(self.api, self.settings, requests).await?;
         let mut counts = Counts::new();
         let mut failed = None;
-        for ((key, counters), result) in keys.into_iter().zip(&results) {
-            match result {
-                Ok(answer) if answer.status == 200 => {
-                    counts.insert(key, sum_of_counters(&answer.body, &counters));
+        for (keys, requests) in keys.chunks(SIDECARS_MAX).zip(requests.chunks(SIDECARS_MAX)) {
+            let sent = self
+                .prober
+                .send(self.api, self.settings, requests.to_vec(), 0);
+            let results = match sent.await {
+                Ok(results) => results,
+                Err(error) => {
+                    self.notes
+                        .push(format!("a reading of the counters failed: {error}"));
+                    return;
                 }
-                other => failed = Some((key, probe::words(other))),
+            };
+            for (key, result) in keys.iter().zip(&results) {
+                match count(result) {
+                    Some(counted) => {
+                        counts.insert(key.clone(), counted);
+                    }
+                    None => failed = Some((key.clone(), probe::words(result))),
+                }
             }
         }
         if let Some((key, why)) = failed.filter(|_| self.notes.is_empty()) {
@@ -120,8 +148,7 @@ impl<'a> Counters<'a> {
                 key.1
             ));
         }
-        self.readings.push((unix_ns() as i64, counts));
-        Ok(())
+        self.readings.push(counts);
     }
 
     /// Removes the namespaces. Returns what could not be removed.
@@ -143,40 +170,51 @@ impl<'a> Counters<'a> {
     }
 }
 
+/// The time and the number of an answer; `None` if it is not complete.
+fn count(result: &ProbeResult) -> Option<(i64, f64)> {
+    let answer = result.as_ref().ok()?;
+    let is_good = answer.status == 200 && !answer.is_cut;
+    let number = answer.body.parse().ok().filter(|_| is_good)?;
+    Some((i64::try_from(answer.unix_ns).ok()?, number))
+}
+
 fn of(
-    readings: &[(i64, Counts)],
+    readings: &[Counts],
     keys: &BTreeSet<&ContainerKey>,
     usages: &Usages,
     (from, until): (i64, i64),
 ) -> Option<Requests> {
-    let (mut rates, mut costs) = (Vec::new(), Vec::new());
+    let (mut seconds, mut requests, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for pair in readings.windows(2) {
-        let [(start, before), (end, after)] = pair else {
+        let [before, after] = pair else {
             continue;
         };
-        if *start < from || *end > until {
-            continue;
+        let (mut count, mut used, mut time, mut sidecars) = (0.0, 0.0, 0.0, 0.0);
+        for key in keys {
+            let Some(((start, first), (end, last))) = before.get(*key).zip(after.get(*key)) else {
+                continue;
+            };
+            // A counter that went back belongs to a sidecar that has started again.
+            if *start < from || *end > until || end <= start || last < first {
+                continue;
+            }
+            let seconds = (end - start) as f64 / 1e9;
+            count += last - first;
+            used += usages.cores(std::iter::once(*key), &[(*start, *end)])[0] * seconds;
+            time += seconds;
+            sidecars += 1.0;
         }
-        // A counter that went back belongs to a sidecar that has started again.
-        let grown: Vec<(&ContainerKey, f64)> = keys
-            .iter()
-            .filter_map(|key| Some((*key, after.get(*key)? - before.get(*key)?)))
-            .filter(|(_, growth)| *growth >= 0.0)
-            .collect();
-        if grown.is_empty() {
-            continue;
-        }
-        let requests: f64 = grown.iter().map(|(_, growth)| growth).sum();
-        let rate = requests * 1e9 / (end - start) as f64;
-        rates.push(rate);
-        if requests > 0.0 {
-            let cores = usages.cores(grown.iter().map(|(key, _)| *key), &[(*start, *end)]);
-            costs.push(cores[0] / rate * 1000.0);
+        if sidecars > 0.0 {
+            seconds.push(time / sidecars);
+            requests.push(count);
+            cpu.push(used);
         }
     }
-    (!rates.is_empty()).then(|| Requests {
-        per_second: estimate(rates),
-        cpu_cores_per_krps: (!costs.is_empty()).then(|| estimate(costs)),
+    let per_second = ratio(&requests, &seconds)?;
+    let thousands: Vec<f64> = requests.iter().map(|n| n / 1000.0).collect();
+    Some(Requests {
+        per_second,
+        cpu_cores_per_krps: ratio(&cpu, &thousands),
     })
 }
 
@@ -206,18 +244,19 @@ mod tests {
                 usages.add(&key(pod), reading);
             }
         }
-        let counts =
-            |all: &[(&str, f64)]| -> Counts { all.iter().map(|(pod, n)| (key(pod), *n)).collect() };
+        let counts = |t: i64, all: &[(&str, f64)]| -> Counts {
+            all.iter().map(|(pod, n)| (key(pod), (t * S, *n))).collect()
+        };
         let readings = [
             // Before the first reading of the CPU: left out.
-            (990 * S, counts(&[("a", 0.0), ("b", 0.0)])),
-            (1000 * S, counts(&[("a", 5000.0), ("b", 100.0)])),
+            counts(990, &[("a", 0.0), ("b", 0.0)]),
+            counts(1000, &[("a", 5000.0), ("b", 100.0)]),
             // b did not answer.
-            (1030 * S, counts(&[("a", 8000.0)])),
-            (1060 * S, counts(&[("a", 11_000.0), ("b", 200.0)])),
+            counts(1030, &[("a", 8000.0)]),
+            counts(1060, &[("a", 11_000.0), ("b", 200.0)]),
             // b has started again.
-            (1090 * S, counts(&[("a", 14_000.0), ("b", 10.0)])),
-            (1120 * S, counts(&[("a", 17_000.0), ("b", 1510.0)])),
+            counts(1090, &[("a", 14_000.0), ("b", 10.0)]),
+            counts(1120, &[("a", 17_000.0), ("b", 1510.0)]),
         ];
         let (a, b) = (key("a"), key("b"));
         let of = |keys: &[&ContainerKey]| {
@@ -250,8 +289,8 @@ mod tests {
     #[test]
     fn sidecars_without_requests_have_no_cost() {
         let readings = [
-            (0, Counts::from([(key("a"), 7.0)])),
-            (20 * S, Counts::from([(key("a"), 7.0)])),
+            Counts::from([(key("a"), (0, 7.0))]),
+            Counts::from([(key("a"), (20 * S, 7.0))]),
         ];
         let found = of(
             &readings,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tare_model::summary::Estimate;
-use tare_stats::series::mean_over_time;
+use tare_stats::series::{mean_over_time, ratio_over_time};
 
 use crate::kube::sampling::readings::{ContainerKey, ContainerReading};
 
@@ -16,7 +16,8 @@ const WINDOW_NS_MIN: i64 = 15_000_000_000;
 /// The readings of one start of a container.
 #[derive(Debug, Clone)]
 struct Life {
-    started_unix_ns: i64,
+    /// When the container started, if that was after the observation began; then all of its CPU time counts.
+    started_unix_ns: Option<i64>,
     /// Time and CPU time used until then, both in nanoseconds and in ascending order.
     points: Vec<(i64, u64)>,
 }
@@ -24,14 +25,13 @@ struct Life {
 impl Life {
     /// CPU time used until `t`, by linear interpolation. Before the first reading and after the last one, it is that of
     /// the reading, except between the start of the container and the first reading.
-    fn used_ns(&self, t: i64, observed_from: i64) -> f64 {
-        let is_new = self.started_unix_ns >= observed_from;
-        let start = is_new.then_some((self.started_unix_ns, 0));
+    fn used_ns(&self, t: i64) -> f64 {
+        let start = self.started_unix_ns.map(|started| (started, 0));
         let mut before: Option<(i64, u64)> = None;
         for point in start.into_iter().chain(self.points.iter().copied()) {
             if point.0 > t {
                 let Some(before) = before else {
-                    return point.1 as f64 * f64::from(u8::from(!is_new));
+                    return point.1 as f64;
                 };
                 let share = (t - before.0) as f64 / (point.0 - before.0) as f64;
                 return before.1 as f64 + share * (point.1 as f64 - before.1 as f64);
@@ -48,7 +48,6 @@ pub(super) struct Usages {
     lives: BTreeMap<ContainerKey, Vec<Life>>,
     /// Working sets by container, of each round of requests, in bytes.
     memory: Vec<BTreeMap<ContainerKey, u64>>,
-    first: BTreeMap<ContainerKey, i64>,
 }
 
 impl Usages {
@@ -57,43 +56,44 @@ impl Usages {
         self.memory.push(BTreeMap::new());
     }
 
-    /// Drops the memory of the last round, because not all nodes responded.
-    pub(super) fn drop_round(&mut self) {
-        self.memory.pop();
+    /// Takes the working sets of these containers from the round before, because their node did not respond.
+    pub(super) fn carry(&mut self, keys: impl Iterator<Item = ContainerKey>) {
+        if let [.., before, last] = self.memory.as_mut_slice() {
+            for key in keys {
+                if let Some(bytes) = before.get(&key) {
+                    last.insert(key, *bytes);
+                }
+            }
+        }
     }
 
-    /// Adds a reading to the last round.
+    /// Adds a reading to the last round. A container whose CPU time went back has started again. The start time alone
+    /// does not show this: some container runtimes report one that changes while a container runs.
     pub(super) fn add(&mut self, key: &ContainerKey, reading: ContainerReading) {
         if let Some(round) = self.memory.last_mut() {
             round.insert(key.clone(), reading.working_set_bytes.unwrap_or(0));
         }
-        self.first.entry(key.clone()).or_insert(reading.unix_ns);
+        let is_first_round = self.memory.len() < 2;
         let lives = self.lives.entry(key.clone()).or_default();
         let point = (reading.unix_ns, reading.cpu_ns);
-        match lives.last_mut() {
-            Some(life) if life.started_unix_ns == reading.started_unix_ns => {
-                let newer = |last: &(i64, u64)| last.0 < point.0 && last.1 <= point.1;
-                if life.points.last().is_none_or(newer) {
-                    life.points.push(point);
-                }
-            }
-            _ => lives.push(Life {
-                started_unix_ns: reading.started_unix_ns,
+        let Some(life) = lives.last_mut() else {
+            let new = (!is_first_round).then_some(reading.started_unix_ns);
+            return lives.push(Life {
+                started_unix_ns: new,
+                points: vec![point],
+            });
+        };
+        let last = life.points.last().copied().unwrap_or_default();
+        if point.0 <= last.0 {
+            return;
+        }
+        match point.1 >= last.1 {
+            true => life.points.push(point),
+            false => lives.push(Life {
+                started_unix_ns: Some(reading.started_unix_ns.clamp(last.0, point.0)),
                 points: vec![point],
             }),
         }
-    }
-
-    /// The time that the readings of all `at_first` containers cover until those of all `at_last` end.
-    pub(super) fn covered<'a>(
-        &self,
-        mut at_first: impl Iterator<Item = &'a ContainerKey>,
-        mut at_last: impl Iterator<Item = &'a ContainerKey>,
-    ) -> (i64, i64) {
-        let from = at_first.try_fold(i64::MIN, |t, key| Some(t.max(*self.first.get(key)?)));
-        let last = |key| self.lives.get(key)?.last()?.points.last().map(|p| p.0);
-        let until = at_last.try_fold(i64::MAX, |t, key| Some(t.min(last(key)?)));
-        (from.unwrap_or(i64::MAX), until.unwrap_or(i64::MIN))
     }
 
     /// CPU of containers in each of these windows, in cores.
@@ -102,11 +102,10 @@ impl Usages {
         keys: impl Iterator<Item = &'a ContainerKey>,
         windows: &[(i64, i64)],
     ) -> Vec<f64> {
-        let from = windows.first().map_or(0, |w| w.0);
         let mut cores = vec![0.0; windows.len()];
         for life in keys.filter_map(|key| self.lives.get(key)).flatten() {
             for (cores, (start, end)) in cores.iter_mut().zip(windows) {
-                let used = life.used_ns(*end, from) - life.used_ns(*start, from);
+                let used = life.used_ns(*end) - life.used_ns(*start);
                 *cores += used / (end - start) as f64;
             }
         }
@@ -135,6 +134,19 @@ pub(super) fn windows((from, until): (i64, i64)) -> Vec<(i64, i64)> {
     let count = (length / WINDOW_NS_MIN).min(WINDOWS_MAX);
     let edge = |i: i64| from + (i128::from(length) * i128::from(i) / i128::from(count)) as i64;
     (0..count).map(|i| (edge(i), edge(i + 1))).collect()
+}
+
+/// The ratio of two sums over the same windows with its interval; `None` if the second one is 0. `runs` has the ratios of
+/// the windows in which the second value is not 0.
+pub(super) fn ratio(a: &[f64], b: &[f64]) -> Option<Estimate> {
+    let (value, half) = ratio_over_time(a, b, CONFIDENCE)?;
+    let runs = a.iter().zip(b).filter(|(_, b)| **b > 0.0);
+    Some(Estimate {
+        value,
+        low: half.map(|h| (value - h).max(0.0)),
+        high: half.map(|h| value + h),
+        runs: runs.map(|(a, b)| a / b).collect(),
+    })
 }
 
 /// The mean over the windows with its interval.
@@ -189,9 +201,7 @@ mod tests {
     fn windows_have_the_cpu_of_their_time() {
         let usages = steady();
         let a = key("a");
-        let covered = usages.covered([&a].into_iter(), [&a].into_iter());
-        assert_eq!(covered, (1000 * S, 1120 * S));
-        let windows = windows(covered);
+        let windows = windows((1000 * S, 1120 * S));
         assert_eq!(windows.len(), 8);
         let cores = usages.cores([&a].into_iter(), &windows);
         close(&cores, &[0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25]);
@@ -211,6 +221,8 @@ mod tests {
         for t in [1030, 1040, 1050] {
             usages.add(&key("new"), reading(t, 1025, (t - 1025) as f64));
         }
+        // A start time that changes while the container runs changes nothing.
+        usages.add(&key("a"), reading(1130, 1129, 52.0));
         // The next start of the same container begins at 0 again.
         usages.add(&key("new"), reading(1070, 1065, 5.0));
         usages.add(&key("new"), reading(1080, 1065, 15.0));
@@ -227,7 +239,8 @@ mod tests {
     fn a_container_that_ran_before_is_not_charged_for_its_past() {
         let mut usages = Usages::default();
         usages.round();
-        usages.add(&key("old"), reading(1040, 10, 900.0));
+        // Its start time is wrong, but it was there at the first round.
+        usages.add(&key("old"), reading(1040, 1039, 900.0));
         usages.add(&key("old"), reading(1060, 10, 910.0));
         let windows = windows((1000 * S, 1060 * S));
         let cores = usages.cores([&key("old")].into_iter(), &windows);
@@ -238,10 +251,30 @@ mod tests {
     fn readings_that_repeat_or_go_back_are_left_out() {
         let mut usages = steady();
         usages.add(&key("a"), reading(1120, 10, 900.0));
-        usages.add(&key("a"), reading(1130, 10, 1.0));
+        usages.add(&key("a"), reading(1110, 10, 1.0));
         let windows = windows((1000 * S, 1120 * S));
         let cores = usages.cores([&key("a")].into_iter(), &windows);
         close(&cores[6..], &[0.25, 0.25]);
+    }
+
+    #[test]
+    fn the_memory_of_a_node_that_does_not_respond_is_that_of_before() {
+        let mut usages = Usages::default();
+        usages.round();
+        usages.add(&key("a"), reading(1000, 10, 1.0));
+        usages.add(&key("b"), reading(1000, 10, 1.0));
+        usages.round();
+        usages.add(&key("a"), reading(1010, 10, 1.0));
+        usages.carry([key("b"), key("c")].into_iter());
+        let (a, b, c) = (key("a"), key("b"), key("c"));
+        assert_eq!(usages.memory([&a, &b, &c].into_iter()), (200.0, 200.0));
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_sums() {
+        let ratio = ratio(&[1.0, 1.0, 8.0], &[0.0, 1.0, 99.0]).unwrap();
+        assert_eq!((ratio.value, ratio.runs), (0.1, vec![1.0, 8.0 / 99.0]));
+        assert_eq!(super::ratio(&[1.0], &[0.0]), None);
     }
 
     #[test]

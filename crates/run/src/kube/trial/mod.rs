@@ -11,7 +11,7 @@ pub(crate) mod hooks;
 mod pod_log;
 pub(crate) mod probe;
 pub(crate) mod prove;
-mod pull_secrets;
+pub(crate) mod pull_secrets;
 pub(crate) mod ready;
 mod termination;
 

@@ -40,6 +40,7 @@ pub(crate) fn get(
         retry_ns: 0,
         body_bytes_max,
         counters: None,
+        is_sum: false,
     }
 }
 
@@ -71,12 +72,14 @@ impl Prober {
         }
     }
 
-    /// Sends requests from a probe. Returns their results in the same order.
+    /// Sends requests from a probe. Returns their results in the same order. The first `first` of them have results before
+    /// the others are sent.
     pub(crate) async fn send(
         &mut self,
         api: &ApiClient,
         settings: &KubernetesSettings,
         requests: Vec<ProbeRequest>,
+        first: usize,
     ) -> Result<Vec<ProbeResult>, EnvironmentError> {
         if requests.is_empty() {
             return Ok(Vec::new());
@@ -84,6 +87,7 @@ impl Prober {
         let spec = ProbeSpec {
             schema_version: tare_model::SCHEMA_VERSION,
             requests,
+            first,
         };
         let namespace = self.names.agents();
         let mut last = String::new();

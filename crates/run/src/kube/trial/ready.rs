@@ -153,7 +153,7 @@ async fn endpoints_answer(
     }
     let results = deployment
         .prober
-        .send(inputs.api, inputs.settings, requests)
+        .send(inputs.api, inputs.settings, requests, 0)
         .await?;
     let is_error = |result: &ProbeResult| !result.as_ref().is_ok_and(|a| a.status < 400);
     let mut results = asked.into_iter().zip(results);

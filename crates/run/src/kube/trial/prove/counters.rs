@@ -276,6 +276,7 @@ mod tests {
             status,
             body,
             is_cut,
+            unix_ns: 0,
         })
     }
 

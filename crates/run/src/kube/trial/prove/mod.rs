@@ -30,12 +30,16 @@ pub(crate) async fn before(
     deployment.waypoints = waypoints::pods(api, deployment).await?;
     proofs.extend(waypoints::ready(deployment, &deployment.waypoints));
     deployment.watched = watched(api, deployment).await?;
+    // Proxies count requests in plain text as well, so those are over before the counters are read.
     let mut requests = plain_text::requests(deployment);
     let plain = requests.len();
     let readings = Readings::new(api, deployment).await;
     requests.extend(readings.requests());
     requests.extend(artifacts::metrics_request(deployment));
-    let results = deployment.prober.send(api, settings, requests).await?;
+    let results = deployment
+        .prober
+        .send(api, settings, requests, plain)
+        .await?;
     let mut results = results.into_iter();
     let plain: Vec<ProbeResult> = results.by_ref().take(plain).collect();
     let statistics = readings.with(&mut results);
@@ -130,7 +134,7 @@ pub(crate) async fn after(
     let readings = Readings::new(api, deployment).await;
     let results = deployment
         .prober
-        .send(api, settings, readings.requests())
+        .send(api, settings, readings.requests(), 0)
         .await;
     let statistics = match results {
         Ok(results) => readings.with(&mut results.into_iter()),

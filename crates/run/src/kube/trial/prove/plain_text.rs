@@ -164,6 +164,7 @@ mod tests {
                 status,
                 body: String::new(),
                 is_cut: false,
+                unix_ns: 0,
             })
         };
         for is_strict in [false, true] {
