@@ -24,6 +24,17 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// A sidecar on a node, in a workload of the same name.
+    #[cfg(test)]
+    pub(super) fn sidecar(node: &str) -> Self {
+        Self {
+            part: Part::Sidecars,
+            workload: format!("n/{node}"),
+            node: node.to_owned(),
+            ip: None,
+        }
+    }
+
     /// Address of a port of its pod.
     pub(super) fn address(&self, port: u16) -> Option<String> {
         Some(SocketAddr::new(self.ip?, port).to_string())

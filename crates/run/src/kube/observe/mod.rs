@@ -438,3 +438,69 @@ fn no_kubelet(error: &ApiError) -> EnvironmentError {
     };
     EnvironmentError::missing(format!("no kubelet responds: {error}"), remedy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn key(node: &str) -> ContainerKey {
+        ("n".to_owned(), node.to_owned(), "istio-proxy".to_owned())
+    }
+
+    /// A summary of a node with one sidecar, with a value of this second since 1970.
+    fn summary(node: &str, second: u64) -> Value {
+        let time = tare_analysis::formats::rfc3339(second * 1_000_000_000);
+        json!({"pods": [{"podRef": {"name": node, "namespace": "n"}, "containers": [{"name": "istio-proxy",
+            "startTime": "1970-01-01T00:00:01Z", "cpu": {"time": time, "usageCoreNanoSeconds": second * 500_000_000},
+            "memory": {"workingSetBytes": 100}}]}]})
+    }
+
+    fn state(nodes: &[&str]) -> State {
+        let found = |node: &&str| (key(node), Found::sidecar(node));
+        State {
+            found: ["a", "b", "late"].iter().map(found).collect(),
+            current: nodes.iter().map(|node| key(node)).collect(),
+            usages: Usages::default(),
+            first: BTreeMap::new(),
+            last: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            missed: BTreeMap::new(),
+            notes: Vec::new(),
+            age_ns_max: 0,
+        }
+    }
+
+    #[test]
+    fn nodes_that_come_or_go_do_not_shorten_the_observed_time() {
+        let mut state = state(&["a", "b"]);
+        let round = |state: &mut State, seconds: &[(&str, u64)]| {
+            let is_first = state.answered.is_empty();
+            state.usages.round();
+            for (node, second) in seconds {
+                state.add((*node).to_owned(), &summary(node, *second), is_first);
+            }
+        };
+        round(&mut state, &[("a", 1000), ("b", 1003)]);
+        round(&mut state, &[("a", 1040), ("b", 1040)]);
+        // b has no pods any more, and another node has some.
+        state.current = [key("a"), key("late")].into();
+        round(&mut state, &[("a", 1080), ("late", 1078)]);
+        round(&mut state, &[("a", 1120), ("late", 1118)]);
+        let s = 1_000_000_000;
+        assert_eq!(state.covered(), (1003 * s, 1118 * s));
+        let observed = state.result("server".into(), None).unwrap();
+        let [sidecars] = observed.parts.as_slice() else {
+            panic!("{observed:#?}");
+        };
+        let workload = |name: &str| {
+            let found = sidecars.workloads.iter().find(|w| w.name == name);
+            found.unwrap().usage.cpu_cores.value * 115.0
+        };
+        // Half a core: a all the time, b until its last value, the late one from its first value on.
+        for (name, seconds) in [("n/a", 115.0), ("n/b", 37.0), ("n/late", 40.0)] {
+            let used = workload(name);
+            assert!((used - 0.5 * seconds).abs() < 0.01, "{name}: {used}");
+        }
+    }
+}

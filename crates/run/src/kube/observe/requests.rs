@@ -222,6 +222,7 @@ fn of(
 mod tests {
     use super::*;
     use crate::kube::sampling::readings::ContainerReading;
+    use tare_model::probe::ProbeAnswer;
 
     const S: i64 = 1_000_000_000;
 
@@ -303,5 +304,27 @@ mod tests {
             (found.per_second.value, found.cpu_cores_per_krps),
             (0.0, None)
         );
+    }
+
+    #[test]
+    fn only_a_complete_answer_has_a_count() {
+        let answer = |status, body: &str, is_cut| {
+            let body = body.to_owned();
+            let unix_ns = 5;
+            Ok(ProbeAnswer {
+                status,
+                body,
+                is_cut,
+                unix_ns,
+            })
+        };
+        assert_eq!(count(&answer(200, "7", false)), Some((5, 7.0)));
+        for incomplete in [
+            answer(200, "7", true),
+            answer(503, "7", false),
+            answer(200, "", false),
+        ] {
+            assert_eq!(count(&incomplete), None, "{incomplete:?}");
+        }
     }
 }

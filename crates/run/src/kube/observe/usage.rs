@@ -48,6 +48,8 @@ pub(super) struct Usages {
     lives: BTreeMap<ContainerKey, Vec<Life>>,
     /// Working sets by container, of each round of requests, in bytes.
     memory: Vec<BTreeMap<ContainerKey, u64>>,
+    /// Time of the oldest value of the first round.
+    began_unix_ns: Option<i64>,
 }
 
 impl Usages {
@@ -73,11 +75,16 @@ impl Usages {
         if let Some(round) = self.memory.last_mut() {
             round.insert(key.clone(), reading.working_set_bytes.unwrap_or(0));
         }
-        let is_first_round = self.memory.len() < 2;
+        if self.memory.len() < 2 {
+            let oldest = self.began_unix_ns.unwrap_or(i64::MAX);
+            self.began_unix_ns = Some(oldest.min(reading.unix_ns));
+        }
+        let began = self.began_unix_ns.filter(|_| self.memory.len() > 1);
         let lives = self.lives.entry(key.clone()).or_default();
         let point = (reading.unix_ns, reading.cpu_ns);
         let Some(life) = lives.last_mut() else {
-            let new = (!is_first_round).then_some(reading.started_unix_ns);
+            let new = began.filter(|began| reading.started_unix_ns >= *began);
+            let new = new.map(|_| reading.started_unix_ns);
             return lives.push(Life {
                 started_unix_ns: new,
                 points: vec![point],
