@@ -9,6 +9,7 @@ pub mod hist;
 pub mod hypothesis;
 pub mod line;
 pub mod order;
+pub mod over_time;
 pub mod power;
 mod scale;
 pub mod search;

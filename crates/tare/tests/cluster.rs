@@ -102,14 +102,20 @@ fn a_capacity_is_found_on_the_cluster() {
 
 /// Runs the plan `cluster-quick` with these settings, with the rights of the account.
 fn start(dir: &Path, account: &Account, sets: &[&str]) -> ExitStatus {
+    let mut run = command("cluster-quick", dir, sets);
+    run.env("TARE_KUBECONFIG", account.kubeconfig());
+    run.status().unwrap()
+}
+
+/// A run of a plan with these settings, in a new directory.
+fn command(plan: &str, dir: &Path, sets: &[&str]) -> Command {
     let _ = std::fs::remove_dir_all(dir);
     let mut run = Command::new(program());
-    run.env("TARE_KUBECONFIG", account.kubeconfig());
-    run.args(["run", "cluster-quick", "--out"]).arg(dir);
+    run.args(["run", plan, "--out"]).arg(dir);
     for set in sets {
         run.args(["--set", set]);
     }
-    run.status().unwrap()
+    run
 }
 
 /// Makes one run, checks it, and returns its exit status and its summary.

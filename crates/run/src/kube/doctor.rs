@@ -109,7 +109,12 @@ async fn conflicts(api: &ApiClient, meshes: &[&MeshKubernetes]) -> Result<Option
     if installed.peek().is_none() {
         return Ok(None);
     }
-    let before = Snapshot::take(api).await?;
+    let before = match Snapshot::take(api).await {
+        Err(error) if error.is_forbidden() => {
+            return Ok(Some(note("meshes", format!("not checked: {error}"))));
+        }
+        taken => taken?,
+    };
     for mesh in installed {
         if let Some((found, remedy)) = conflict(api, &before, mesh).await? {
             return Ok(Some(failed("meshes", format!("{found}; {remedy}"))));

@@ -10,7 +10,7 @@ use tare_model::observation::{Observation, Part, Usage};
 use crate::account::Account;
 use crate::judged::judged;
 use crate::kubectl::kubectl;
-use crate::{cluster, program};
+use crate::{cluster, command, program};
 
 const ROLE: &str = "istio-of-a-colleague";
 
@@ -34,13 +34,10 @@ fn observe(run: &mut Child, account: &Account) -> Output {
 fn a_mesh_is_observed_and_a_role_of_somebody_else_survives_it() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let dir = tmp.join("cluster-observe");
-    let _ = std::fs::remove_dir_all(&dir);
     let _ = kubectl(&["delete", "--ignore-not-found", "clusterrole", ROLE]);
     let before = cluster();
     let account = Account::observer(&program(), &tmp.join("cluster-observer"));
-    let mut run = Command::new(program());
-    run.args(["run", "cluster-quick", "--out"]).arg(&dir);
-    for set in [
+    let sets = [
         "meshes=istio/minimal",
         "baseline=istio/minimal",
         "repeats=1",
@@ -48,10 +45,9 @@ fn a_mesh_is_observed_and_a_role_of_somebody_else_survives_it() {
         "load.rate=60",
         "load.duration=90s",
         "load.warmup=1s",
-    ] {
-        run.args(["--set", set]);
-    }
-    let mut run = run.spawn().unwrap();
+    ];
+    let run = command("cluster-quick", &dir, &sets).spawn();
+    let mut run = run.unwrap();
     let output = observe(&mut run, &account);
     let create = [
         "create",

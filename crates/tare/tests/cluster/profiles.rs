@@ -1,25 +1,20 @@
 //! Profile trials on a real cluster.
 
 use std::path::Path;
-use std::process::Command;
 
 use tare_analysis::formats::pprof;
 use tare_model::worker::Plane;
 
 use crate::judged::judged;
-use crate::{cluster, program};
+use crate::{cluster, command};
 
 #[test]
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
 fn the_code_of_proxies_and_control_plane_is_profiled() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let dir = tmp.join("cluster-profile");
-    let _ = std::fs::remove_dir_all(&dir);
     let before = cluster();
-    let mut run = Command::new(program());
-    run.args(["run", "cluster-quick", "--profile", "--out"])
-        .arg(&dir);
-    for set in [
+    let sets = [
         "meshes=istio/minimal",
         "baseline=istio/minimal",
         "repeats=1",
@@ -27,10 +22,9 @@ fn the_code_of_proxies_and_control_plane_is_profiled() {
         "load.rate=60",
         "load.duration=4s",
         "load.warmup=1s",
-    ] {
-        run.args(["--set", set]);
-    }
-    run.status().unwrap();
+    ];
+    let mut run = command("cluster-quick", &dir, &sets);
+    run.arg("--profile").status().unwrap();
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     let profiles = judged(&dir).profiles.expect("a run with profiles");
     let [mesh] = profiles.meshes.as_slice() else {

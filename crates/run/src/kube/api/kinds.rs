@@ -155,12 +155,7 @@ pub fn role_yaml(settings: &KubernetesSettings) -> String {
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare\nrules:\n",
     );
     for kind in needed(settings).filter(|k| k.needed != Needed::NamedSecrets) {
-        let verbs = kind.verbs.join(", ");
-        let (group, plural, why) = (kind.group, kind.plural, kind.why);
-        let _ = writeln!(
-            text,
-            "  # {why}\n  - apiGroups: [\"{group}\"]\n    resources: [{plural}]\n    verbs: [{verbs}]"
-        );
+        text += &rule_yaml(kind, kind.verbs, kind.why);
     }
     text += "  # reads version and health, and discovers a mesh's own kinds\n  - nonResourceURLs: [/version, /livez, /readyz, /apis, /apis/*, /api, /api/*]\n    verbs: [get]\n";
     let (plural, verbs) = (POD_PORT_FORWARD.plural, POD_PORT_FORWARD.verbs.join(", "));
@@ -170,6 +165,14 @@ pub fn role_yaml(settings: &KubernetesSettings) -> String {
         POD_PORT_FORWARD.why
     );
     text + &pull_secrets_role_yaml(settings, "tare-pull-secrets")
+}
+
+/// Returns a rule of a printed role.
+pub(crate) fn rule_yaml(kind: &Kind, verbs: &[&str], why: &str) -> String {
+    let (group, plural, verbs) = (kind.group, kind.plural, verbs.join(", "));
+    format!(
+        "  # {why}\n  - apiGroups: [\"{group}\"]\n    resources: [{plural}]\n    verbs: [{verbs}]\n"
+    )
 }
 
 /// Returns the role that reads the pull secrets of these settings in their namespace; empty without pull secrets.

@@ -14,7 +14,7 @@ use crate::kube::sampling::readings::ContainerKey;
 
 /// A container that is observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ObservedContainer {
     pub(super) part: Part,
     /// Namespace and name of its workload.
     pub(super) workload: String,
@@ -23,7 +23,7 @@ pub(super) struct Found {
     ip: Option<IpAddr>,
 }
 
-impl Found {
+impl ObservedContainer {
     /// A sidecar on a node, in a workload of the same name.
     #[cfg(test)]
     pub(super) fn sidecar(node: &str) -> Self {
@@ -45,7 +45,7 @@ impl Found {
 pub(super) async fn find(
     api: &ApiClient,
     options: &Options,
-) -> Result<BTreeMap<ContainerKey, Found>, ApiError> {
+) -> Result<BTreeMap<ContainerKey, ObservedContainer>, ApiError> {
     let mut found = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for (part, namespace, selector) in selectors(&options.parts) {
@@ -103,7 +103,11 @@ fn selectors(parts: &[MeshParts]) -> Vec<(Part, Option<&str>, &str)> {
     all
 }
 
-fn add(found: &mut BTreeMap<ContainerKey, Found>, pod: Pod<'_>, part_of: impl Fn(&str) -> Part) {
+fn add(
+    found: &mut BTreeMap<ContainerKey, ObservedContainer>,
+    pod: Pod<'_>,
+    part_of: impl Fn(&str) -> Part,
+) {
     if pod.phase() != "Running" {
         return;
     }
@@ -114,7 +118,7 @@ fn add(found: &mut BTreeMap<ContainerKey, Found>, pod: Pod<'_>, part_of: impl Fn
             pod.name().to_owned(),
             name.to_owned(),
         );
-        let one = Found {
+        let one = ObservedContainer {
             part: part_of(name),
             workload: format!("{}/{}", pod.namespace(), pod.workload()),
             node: pod.node().to_owned(),

@@ -10,7 +10,7 @@ use tare_model::plan::KubernetesSettings;
 use tare_model::probe::ProbeResult;
 use tokio::time::Instant;
 
-use super::find::Found;
+use super::find::ObservedContainer;
 use super::usage::{Usages, ratio};
 use crate::kube::api::kinds::NAMESPACE;
 use crate::kube::api::{ApiClient, ApiError};
@@ -44,6 +44,7 @@ pub(super) struct Counters<'a> {
     prober: Prober,
     /// When the last reading began.
     last: Option<Instant>,
+    attempts: u32,
     readings: Vec<Counts>,
     pub(super) notes: Vec<String>,
 }
@@ -67,6 +68,7 @@ impl<'a> Counters<'a> {
             prober: Prober::new(of_probes.clone(), Events::default()),
             names,
             last: None,
+            attempts: 0,
             readings: Vec::new(),
             notes: Vec::new(),
         };
@@ -92,12 +94,18 @@ impl<'a> Counters<'a> {
         self.last.map(|last| last.elapsed())
     }
 
+    /// Whether the counters were read, or could not be read, two times.
+    pub(super) fn has_interval(&self) -> bool {
+        self.attempts > 1
+    }
+
     /// Reads the counters of these sidecars. An error is a note: the observation goes on.
     pub(super) async fn read<'k>(
         &mut self,
-        found: impl Iterator<Item = (&'k ContainerKey, &'k Found)>,
+        found: impl Iterator<Item = (&'k ContainerKey, &'k ObservedContainer)>,
     ) {
         self.last = Some(Instant::now());
+        self.attempts += 1;
         let mut keys = Vec::new();
         let mut requests = Vec::new();
         for (key, sidecar) in found.filter(|(_, f)| f.part == Part::Sidecars) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tare_model::summary::Estimate;
-use tare_stats::series::{mean_over_time, ratio_over_time};
+use tare_stats::over_time::{mean_over_time, ratio_over_time};
 
 use crate::kube::sampling::readings::{ContainerKey, ContainerReading};
 
@@ -15,14 +15,14 @@ const WINDOW_NS_MIN: i64 = 15_000_000_000;
 
 /// The readings of one start of a container.
 #[derive(Debug, Clone)]
-struct Life {
+struct ContainerRun {
     /// When the container started, if that was after the observation began; then all of its CPU time counts.
     started_unix_ns: Option<i64>,
     /// Time and CPU time used until then, both in nanoseconds and in ascending order.
     points: Vec<(i64, u64)>,
 }
 
-impl Life {
+impl ContainerRun {
     /// CPU time used until `t`, by linear interpolation. Before the first reading and after the last one, it is that of
     /// the reading, except between the start of the container and the first reading.
     fn used_ns(&self, t: i64) -> f64 {
@@ -45,7 +45,7 @@ impl Life {
 /// All readings of some containers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Usages {
-    lives: BTreeMap<ContainerKey, Vec<Life>>,
+    runs: BTreeMap<ContainerKey, Vec<ContainerRun>>,
     /// Working sets by container, of each round of requests, in bytes.
     memory: Vec<BTreeMap<ContainerKey, u64>>,
     /// Time of the oldest value of the first round.
@@ -80,23 +80,23 @@ impl Usages {
             self.began_unix_ns = Some(oldest.min(reading.unix_ns));
         }
         let began = self.began_unix_ns.filter(|_| self.memory.len() > 1);
-        let lives = self.lives.entry(key.clone()).or_default();
+        let runs = self.runs.entry(key.clone()).or_default();
         let point = (reading.unix_ns, reading.cpu_ns);
-        let Some(life) = lives.last_mut() else {
+        let Some(run) = runs.last_mut() else {
             let new = began.filter(|began| reading.started_unix_ns >= *began);
             let new = new.map(|_| reading.started_unix_ns);
-            return lives.push(Life {
+            return runs.push(ContainerRun {
                 started_unix_ns: new,
                 points: vec![point],
             });
         };
-        let last = life.points.last().copied().unwrap_or_default();
+        let last = run.points.last().copied().unwrap_or_default();
         if point.0 <= last.0 {
             return;
         }
         match point.1 >= last.1 {
-            true => life.points.push(point),
-            false => lives.push(Life {
+            true => run.points.push(point),
+            false => runs.push(ContainerRun {
                 started_unix_ns: Some(reading.started_unix_ns.clamp(last.0, point.0)),
                 points: vec![point],
             }),
@@ -110,9 +110,9 @@ impl Usages {
         windows: &[(i64, i64)],
     ) -> Vec<f64> {
         let mut cores = vec![0.0; windows.len()];
-        for life in keys.filter_map(|key| self.lives.get(key)).flatten() {
+        for run in keys.filter_map(|key| self.runs.get(key)).flatten() {
             for (cores, (start, end)) in cores.iter_mut().zip(windows) {
-                let used = life.used_ns(*end) - life.used_ns(*start);
+                let used = run.used_ns(*end) - run.used_ns(*start);
                 *cores += used / (end - start) as f64;
             }
         }
