@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use tare_model::mesh::{MeshParts, PodSelector, known_parts};
-use tare_model::units::parse_duration;
+use tare_model::units::{format_duration_ns, parse_duration};
 use tare_report::render_observation;
 use tare_run::kube::observe::{Observing, Options, observe, observe_role_yaml};
 
@@ -15,8 +15,9 @@ use super::output::{self, Output};
 
 /// Read what the mesh of a cluster uses under the cluster's own traffic
 ///
-/// Prints CPU and memory of the sidecars, node proxies, waypoints and the control plane, and those of the containers
-/// beside the sidecars, by workload. The values come from the kubelets; the role that --rbac prints is sufficient.
+/// Prints CPU and memory, by workload, of the sidecars, gateways, node proxies, waypoints and the control plane, and of the
+/// containers beside the sidecars. The values come from the kubelets. `tare observe --rbac`, with the same options, prints
+/// the role that is sufficient.
 /// Applies no load, and deploys nothing without --requests. Ctrl-C ends the observation early and prints the result until then.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -104,7 +105,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let stop = super::run::stop_on_signal("Ending the observation")?;
     let bar = bar(options.duration);
+    let mut is_started = false;
     let mut progress = |now: Observing| {
+        if !is_started && bar.is_hidden() {
+            let (containers, nodes) = (now.containers, now.nodes);
+            let duration = format_duration_ns(args.duration);
+            output::say(format_args!(
+                "observing {containers} containers on {nodes} nodes for {duration}"
+            ));
+        }
+        is_started = true;
         bar.set_position(now.elapsed.as_secs());
         bar.set_message(format!(
             "{} containers on {} nodes",
@@ -122,10 +132,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A progress bar on a terminal; elsewhere one line at the start.
+/// A progress bar on a terminal; elsewhere a hidden one.
 fn bar(duration: Duration) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
-        output::say(format_args!("observing for {duration:?}"));
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("observing {bar:30} {pos} of {len} s, {msg}");
