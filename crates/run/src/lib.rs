@@ -8,6 +8,7 @@ pub mod experiment;
 pub mod fingerprint;
 pub mod image;
 mod instances;
+pub mod keep;
 pub mod kube;
 mod lines;
 pub mod local;

@@ -181,6 +181,8 @@ func (c *Cluster) kubeletConfig(n int) (map[string]any, error) {
 		"cgroupRoot": "/" + c.cgroup() + "/" + node,
 		"failSwapOn": false, "oomScoreAdj": 0,
 		"registerWithTaints": []object{},
+		// Logs are rotated in each trial, as those of long trials are elsewhere.
+		"containerLogMaxSize": "64Ki", "containerLogMaxFiles": 2, "containerLogMonitorInterval": "3s",
 		// Each kubelet finds the whole machine. Memory is divided among the nodes; processors are not, so
 		// that a small machine can run pods that request half a core.
 		"systemReserved":              object{"memory": reserved},

@@ -12,8 +12,8 @@ use tare_model::writer::RecordWriter;
 use crate::server::{World, role};
 
 impl World {
-    /// Ends a worker and returns its log.
-    pub(crate) fn log(&mut self, path: &str) -> Option<String> {
+    /// Returns the numbered records of a worker.
+    fn records(&self, path: &str) -> Option<Vec<String>> {
         let pod = self.objects.get(path)?;
         let metadata = &pod["metadata"];
         let namespace = metadata["namespace"].as_str()?.to_owned();
@@ -22,7 +22,8 @@ impl World {
         if role == "probe" && pod["status"]["phase"] == "Failed" {
             return None;
         }
-        let file = pod["spec"]["containers"][0]["args"][2].as_str()?;
+        // keep --dir DIR -- WORKER --spec FILE
+        let file = pod["spec"]["containers"][0]["args"][6].as_str()?;
         let file = file.strip_prefix("/spec/")?;
         let file = file.replace("$(INDEX)", index.unwrap_or(""));
         let map = pod["spec"]["volumes"][0]["configMap"]["name"].as_str()?;
@@ -40,7 +41,29 @@ impl World {
                 }
             }
         };
-        let text = lines.join("\n") + "\n";
+        let numbered = lines
+            .iter()
+            .zip(1..)
+            .map(|(line, n)| format!("{n} {line}\n"));
+        Some(numbered.collect())
+    }
+
+    /// Returns the records that a worker keeps.
+    pub(crate) fn kept(&self, path: &str) -> Vec<String> {
+        match self.forgets_records {
+            true => Vec::new(),
+            false => self.records(path).unwrap_or_default(),
+        }
+    }
+
+    /// Ends a worker and returns its log.
+    pub(crate) fn log(&mut self, path: &str) -> Option<String> {
+        let mut lines = self.records(path)?;
+        if self.rotated_logs > 0 {
+            self.rotated_logs -= 1;
+            lines.drain(..lines.len() / 2);
+        }
+        let text = lines.concat();
         if let Some(word) = self.log_cut_at.take() {
             let second = text.match_indices(&word).nth(1)?.0;
             return Some(text[..second + word.len()].to_owned());

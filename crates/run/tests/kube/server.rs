@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
 use crate::rbac::{Right, Roles};
+use crate::rotation::forward;
 
 /// The simulated cluster and its faults.
 #[derive(Debug, Default)]
@@ -73,6 +74,10 @@ pub(crate) struct World {
     pub(crate) metrics: String,
     /// The first log is cut off within the second occurrence of this text.
     pub(crate) log_cut_at: Option<String>,
+    /// The next logs, of this number, begin in the middle of the records, as after a rotation.
+    pub(crate) rotated_logs: usize,
+    /// Whether workers still keep the records that a log has lost.
+    pub(crate) forgets_records: bool,
     version: u64,
 }
 
@@ -109,7 +114,8 @@ impl Server {
                 let world = Arc::clone(&shared);
                 let service = service_fn(move |request| answer(Arc::clone(&world), request));
                 let connection = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service);
+                    .serve_connection(TokioIo::new(stream), service)
+                    .with_upgrades();
                 tokio::spawn(connection);
             }
         });
@@ -214,6 +220,9 @@ impl World {
         let mut rights = vec![right.clone()];
         // A server-side apply of an object that does not exist creates it.
         if right.verb == "patch" && !self.objects.contains_key(path) {
+            rights.push(right.as_verb("create"));
+        }
+        if path.ends_with("/portforward") {
             rights.push(right.as_verb("create"));
         }
         for right in rights {
@@ -447,6 +456,14 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Answer, Infallible> {
     let (parts, body) = request.into_parts();
+    if let Some(pod) = parts.uri.path().strip_suffix("/portforward") {
+        let mut locked = world.lock().unwrap();
+        if let Some(why) = locked.refusal(&parts, parts.uri.path(), &[]) {
+            return Ok(message(StatusCode::FORBIDDEN, &why));
+        }
+        let kept = locked.kept(pod);
+        return Ok(forward(Request::from_parts(parts, body), kept));
+    }
     let body = body
         .collect()
         .await

@@ -19,6 +19,7 @@ mod grpc;
 mod history;
 mod image;
 mod input;
+mod keep;
 mod load;
 mod man;
 mod mde;
@@ -65,6 +66,8 @@ pub(crate) enum Command {
     Agent(agent::Args),
     #[command(hide = true)]
     Probe(probe::Args),
+    #[command(hide = true)]
+    Keep(keep::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
 }
@@ -96,6 +99,7 @@ impl Command {
             Self::Man(args) => man::run(&args),
             Self::Agent(args) => agent::run(args),
             Self::Probe(args) => probe::run(args),
+            Self::Keep(args) => keep::run(args),
             Self::Exec(args) => exec::run(args),
         }
     }

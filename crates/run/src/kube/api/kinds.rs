@@ -1,8 +1,6 @@
 //! Every kind of object that tare uses, with the verbs and the reason. Both the requests and
 //! the printed role are made from this table, so they cannot differ.
 
-use std::fmt::Write as _;
-
 use tare_model::plan::{KubernetesSettings, SamplingSource};
 
 /// A kind of object, or a subresource of one.
@@ -39,8 +37,6 @@ pub(crate) enum Needed {
     NamedSecrets,
     /// Runs with `sampling: kubelet`.
     Kubelet,
-    /// Runs with `--profile`.
-    Profile,
 }
 
 macro_rules! kinds {
@@ -64,7 +60,7 @@ kinds! {
     NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"] + [], Kubelet, "reads CPU and memory from kubelets where agents may not run. This right allows more than reading: it also allows running commands in pods";
     POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents and probes; waits until pods are ready; records why a pod ends during a measurement";
     POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "records of generators, agents and probes";
-    POD_PORT_FORWARD = "Pod", "" "v1" "pods/portforward", true, ["get" "create"] + [], Profile, "profiles of control planes";
+    POD_PORT_FORWARD = "Pod", "" "v1" "pods/portforward", true, ["get" "create"] + [], Always, "reads records again that a log has lost; profiles of control planes";
     SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + [], Always, "one for each service of the application";
     CONFIG_MAP = "ConfigMap", "" "v1" "configmaps", true, ["get" "list" "create" "patch"] + ["delete"], Always, "specifications of workers; the run's ledger";
     PULL_SECRET = "Secret", "" "v1" "secrets", true, ["get"] + [], NamedSecrets, "the pull secrets that the settings name";
@@ -140,8 +136,6 @@ pub(crate) fn needed(settings: &KubernetesSettings) -> impl Iterator<Item = &'st
             Needed::Always => true,
             Needed::PullSecrets | Needed::NamedSecrets => secrets,
             Needed::Kubelet => kubelet,
-            // A profile without this right lacks the control plane, and says so.
-            Needed::Profile => false,
         };
         needed && !kind.verbs.is_empty()
     })
@@ -158,12 +152,6 @@ pub fn role_yaml(settings: &KubernetesSettings) -> String {
         text += &rule_yaml(kind, kind.verbs, kind.why);
     }
     text += "  # reads version and health, and discovers a mesh's own kinds\n  - nonResourceURLs: [/version, /livez, /readyz, /apis, /apis/*, /api, /api/*]\n    verbs: [get]\n";
-    let (plural, verbs) = (POD_PORT_FORWARD.plural, POD_PORT_FORWARD.verbs.join(", "));
-    let _ = writeln!(
-        text,
-        "  # with --profile only: {}\n  # - apiGroups: [\"\"]\n  #   resources: [{plural}]\n  #   verbs: [{verbs}]",
-        POD_PORT_FORWARD.why
-    );
     text + &pull_secrets_role_yaml(settings, "tare-pull-secrets")
 }
 

@@ -5,6 +5,8 @@ use tare_model::graph::{Service, ServiceProtocol};
 use tare_model::mesh::Join;
 use tare_model::plan::{ContainerResources, KubernetesSettings, Placement};
 
+use crate::keep;
+
 use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, REPLICAS, ROLE, TRIAL, TrialNames};
 
 /// Seconds that pods have to end after SIGTERM.
@@ -109,6 +111,40 @@ fn container(
         container["resources"] = json!(resources);
     }
     container
+}
+
+/// Directory in which a worker's records are kept.
+const RECORDS: &str = "/records";
+
+/// Container of a worker that writes records; [`keep`](crate::keep) numbers and keeps them.
+fn recorder(
+    settings: &KubernetesSettings,
+    resources: &ContainerResources,
+    worker: [&str; 3],
+) -> Value {
+    let args = [&["keep", "--dir", RECORDS, "--"], &worker[..]].concat();
+    let mut container = container(settings, resources, &args);
+    push(
+        &mut container["volumeMounts"],
+        json!({"name": "records", "mountPath": RECORDS}),
+    );
+    container
+}
+
+/// Adds the volume of a [`recorder`] to its pod. The size is a limit above which the kubelet evicts the pod.
+fn add_records(pod: &mut Value) {
+    let limit = (2 * keep::BYTES_MAX).to_string();
+    push(
+        &mut pod["volumes"],
+        json!({"name": "records", "emptyDir": {"sizeLimit": limit}}),
+    );
+}
+
+fn push(list: &mut Value, element: Value) {
+    match list.as_array_mut() {
+        Some(list) => list.push(element),
+        None => *list = json!([element]),
+    }
 }
 
 fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -> Value {
@@ -251,18 +287,16 @@ pub(crate) fn generators(
 ) -> Value {
     let resources = &settings.pod.resources.generator;
     let args = ["load", "--spec", "/spec/$(INDEX).json"];
-    let mut container = container(settings, resources, &args);
+    let mut container = recorder(settings, resources, args);
     container["env"] = json!([{"name": "INDEX", "valueFrom": {"fieldRef":
         {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]);
     let mut pod = pod_spec(settings, container, job);
+    add_records(&mut pod);
     pod["restartPolicy"] = "Never".into();
     if reserved {
         pod["nodeSelector"] = json!({GENERATOR: names.run});
         let own = json!({"key": GENERATOR, "operator": "Equal", "value": names.run, "effect": "NoSchedule"});
-        match pod["tolerations"].as_array_mut() {
-            Some(tolerations) => tolerations.push(own),
-            None => pod["tolerations"] = json!([own]),
-        }
+        push(&mut pod["tolerations"], own);
     } else {
         pod["nodeSelector"] = node_selector(settings);
     }
@@ -290,7 +324,7 @@ pub(crate) fn agent(
 ) -> Value {
     let path = format!("/spec/{file}");
     let resources = &settings.pod.resources.agent;
-    let mut container = container(settings, resources, &["agent", "--spec", &path]);
+    let mut container = recorder(settings, resources, ["agent", "--spec", &path]);
     container["env"] = json!([{"name": "TARE_CGROUP_ROOT", "value": "/host/cgroup"}]);
     // Only root may read the memory of other users' processes. It has no capabilities, except to sample stacks.
     container["securityContext"]["runAsNonRoot"] = false.into();
@@ -300,12 +334,16 @@ pub(crate) fn agent(
         container["securityContext"]["capabilities"]["add"] =
             json!(["PERFMON", "SYSLOG", "SYS_PTRACE"]);
     }
-    container["volumeMounts"] = json!([
-        {"name": "spec", "mountPath": "/spec", "readOnly": true},
-        {"name": "cgroup", "mountPath": "/host/cgroup", "readOnly": true, "mountPropagation": "HostToContainer"}]);
+    push(
+        &mut container["volumeMounts"],
+        json!({"name": "cgroup", "mountPath": "/host/cgroup", "readOnly": true, "mountPropagation": "HostToContainer"}),
+    );
     let mut pod = pod_spec(settings, container, map);
-    pod["volumes"] = json!([{"name": "spec", "configMap": {"name": map}},
-        {"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}}]);
+    add_records(&mut pod);
+    push(
+        &mut pod["volumes"],
+        json!({"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}}),
+    );
     pod["nodeName"] = node.into();
     pod["hostPID"] = true.into();
     pod["restartPolicy"] = "Never".into();
@@ -321,8 +359,9 @@ pub(crate) fn agent(
 /// reserved node, because it does not tolerate the taint.
 pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &str) -> Value {
     let resources = &settings.pod.resources.agent;
-    let container = container(settings, resources, &["probe", "--spec", "/spec/0.json"]);
+    let container = recorder(settings, resources, ["probe", "--spec", "/spec/0.json"]);
     let mut pod = pod_spec(settings, container, name);
+    add_records(&mut pod);
     pod["restartPolicy"] = "Never".into();
     pod["nodeSelector"] = node_selector(settings);
     let labels = with(names.labels(), &[(ROLE, "probe")]);

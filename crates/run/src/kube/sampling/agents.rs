@@ -100,10 +100,6 @@ pub(crate) async fn start(
             }
             Err(reason) if sampled == Sampled::Idle => {
                 idle.push(EventKind::SamplingFailed, "", reason);
-                // Pods that start late would do so during the measurement.
-                for pod in created_pods {
-                    let _ = api.delete(POD, Some(&names.agents()), &pod).await;
-                }
             }
             Err(reason) => {
                 let sampling = KubeletSampling {
@@ -111,7 +107,13 @@ pub(crate) async fn start(
                     nodes: parts,
                     reason,
                 };
-                kubelet::sample(api, sampling, sender, events.clone()).await;
+                kubelet::sample(api.clone(), sampling, sender, events.clone()).await;
+            }
+        }
+        if sampled == Sampled::Idle {
+            // Pods that start late, or end later, would do so during the measurement.
+            for pod in created_pods {
+                let _ = api.delete(POD, Some(&names.agents()), &pod).await;
             }
         }
         for event in idle.take() {

@@ -1,24 +1,34 @@
-//! Reads the records of a worker from its pod's log. If the connection is lost, the log is read
-//! again from its start, without the lines that were read before.
+//! Reads the records of a worker from its pod's log. The records are numbered ([`keep`]). Those that the log has lost, because
+//! the kubelet has rotated it or the connection was lost, are read again from the worker.
 
 use std::time::Duration;
 use tare_model::trial::EventKind;
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::events::Events;
+use crate::keep;
 use crate::kube::api::ApiClient;
 use crate::kube::api::kinds::POD;
 use crate::kube::objects::Pod;
 use crate::kube::objects::names::CONTAINER;
 use crate::kube::objects::timestamp;
+use crate::lines::Lines;
 use crate::now::unix_ns;
 
-/// Pause before a log is read again.
+/// Pause before a log, or the records that are kept, are read again.
 const PAUSE: Duration = Duration::from_millis(300);
 /// A log without new lines for this time counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(90);
+/// After this time without a line, the kept records are read: the API server may still follow a log that the kubelet has
+/// rotated. Generators and agents write a record each second.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// How often kept records are requested before they count as lost.
+const ATTEMPTS_MAX: u32 = 3;
+/// Longest time to read kept records.
+const KEPT_WITHIN: Duration = Duration::from_secs(30);
 
 /// A line of a log.
 #[derive(Debug)]
@@ -43,24 +53,32 @@ pub(crate) struct PodLog {
 }
 
 impl PodLog {
-    /// Sends the lines of the log until tare's container has ended and its log is read, or the
-    /// receiver is dropped. Reports a lost connection as an event.
+    /// Sends the records until the final one, the end of tare's container, or until the receiver is dropped. Reports records
+    /// that were read again, and those that are lost, as events.
     pub(crate) async fn follow(self, api: ApiClient, lines: mpsc::Sender<Line>, events: Events) {
-        let mut read = 0;
+        let mut reader = Reader {
+            log: &self,
+            api: &api,
+            lines: &lines,
+            events: &events,
+            next: 1,
+            silent_after: SILENT_AFTER,
+        };
         let mut last = Instant::now();
         loop {
-            let before = read;
+            let before = reader.next;
             // A log is complete if its container had ended before the log was requested.
             let ended = self.has_ended(&api).await;
-            if !self.read(&api, &mut read, &lines).await {
+            if reader.read().await == Reading::Over {
                 return;
             }
-            if read > before {
-                if before > 0 {
+            if reader.next > before {
+                if before > 1 {
                     let found = format!(
-                        "connection to its log lost after line {before}; {} more lines were read \
-                         after reconnecting",
-                        read - before
+                        "connection to its log lost after record {}; {} more were read after \
+                         reconnecting",
+                        before - 1,
+                        reader.next - before
                     );
                     events.push(EventKind::LogReread, &self.worker, found);
                 }
@@ -82,37 +100,152 @@ impl PodLog {
             Err(error) => error.is_not_found(),
         }
     }
+}
 
-    /// Reads the log and sends the lines after the first `read`. Returns false when the receiver is
-    /// dropped.
-    async fn read(&self, api: &ApiClient, read: &mut usize, lines: &mpsc::Sender<Line>) -> bool {
-        let pod = (self.namespace.as_str(), self.pod.as_str());
-        let Ok(mut log) = api.log(pod, CONTAINER).await else {
-            return true;
+/// Whether there can be more records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// There can be more.
+    More,
+    /// The final record was read, or the receiver is dropped.
+    Over,
+}
+
+/// Reads records in the order of their numbers, each once.
+struct Reader<'a> {
+    log: &'a PodLog,
+    api: &'a ApiClient,
+    lines: &'a mpsc::Sender<Line>,
+    events: &'a Events,
+    /// Number of the next record.
+    next: u64,
+    silent_after: Duration,
+}
+
+impl Reader<'_> {
+    /// Follows the log until it ends.
+    async fn read(&mut self) -> Reading {
+        let pod = (self.log.namespace.as_str(), self.log.pod.as_str());
+        let Ok(mut log) = self.api.log(pod, CONTAINER).await else {
+            return Reading::More;
         };
-        let mut number = 0;
         loop {
             let line = tokio::select! {
                 line = log.next() => line,
-                () = lines.closed() => return false,
+                () = tokio::time::sleep(self.silent_after) => {
+                    let before = self.next;
+                    if self.read_kept(u64::MAX).await == Reading::Over {
+                        return Reading::Over;
+                    }
+                    // What has written lines that did not arrive is followed no longer.
+                    if self.next > before {
+                        return Reading::More;
+                    }
+                    // A worker can be silent: an agent before its window.
+                    self.silent_after = (self.silent_after * 2).min(LOST_AFTER);
+                    continue;
+                }
+                () = self.lines.closed() => return Reading::Over,
             };
             let Some(line) = line else {
-                return true;
+                return Reading::More;
             };
-            number += 1;
-            if number <= *read {
-                continue;
-            }
-            *read = number;
             let (text, written_ns) = split(&line);
-            let line = Line {
-                source: self.index,
-                text: text.to_owned(),
-                delay_ns: written_ns.map(|w| unix_ns() as i64 - w),
+            // A line without a number is not a record: an error of tare itself.
+            let Some((number, text)) = keep::numbered(text) else {
+                continue;
             };
-            if lines.send(line).await.is_err() {
-                return false;
+            if number > self.next && self.read_kept(number).await == Reading::Over {
+                return Reading::Over;
             }
+            if number >= self.next {
+                let delay_ns = written_ns.map(|w| unix_ns() as i64 - w);
+                if self.send(number, text, delay_ns).await == Reading::Over {
+                    return Reading::Over;
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, number: u64, text: &str, delay_ns: Option<i64>) -> Reading {
+        self.next = number + 1;
+        let line = Line {
+            source: self.log.index,
+            text: text.to_owned(),
+            delay_ns,
+        };
+        let is_last = text.starts_with("{\"type\":\"final\"");
+        match self.lines.send(line).await {
+            Ok(()) if !is_last => Reading::More,
+            _ => Reading::Over,
+        }
+    }
+
+    /// Sends the records before number `to` that the log has lost.
+    async fn read_kept(&mut self, to: u64) -> Reading {
+        let first = self.next;
+        let mut found = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match self.attempt(to).await {
+                Ok(Reading::Over) => return Reading::Over,
+                Ok(Reading::More) => {
+                    found.clear();
+                    break;
+                }
+                Err(error) => found = error,
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        // Without a known end, nothing may be missing.
+        let is_gap = to != u64::MAX;
+        if self.next > first {
+            let last = self.next - 1;
+            let found = format!(
+                "its log lost records {first} to {last}; they were read again from the worker"
+            );
+            self.events
+                .push(EventKind::LogReread, &self.log.worker, found);
+        }
+        if is_gap && self.next < to {
+            let (first, last) = (self.next, to - 1);
+            let why = match found.is_empty() {
+                true => "the worker no longer keeps them".to_owned(),
+                false => found,
+            };
+            let found = format!("its log lost records {first} to {last}: {why}");
+            self.events
+                .push(EventKind::LogReread, &self.log.worker, found);
+        }
+        Reading::More
+    }
+
+    /// Reads kept records up to number `to`, or to the last one.
+    async fn attempt(&mut self, to: u64) -> Result<Reading, String> {
+        let pod = (self.log.namespace.as_str(), self.log.pod.as_str());
+        let read = async {
+            let mut stream = self.api.port_forward(pod, keep::PORT).await?;
+            let request = format!("{}\n", self.next);
+            let asked = stream.write_all(request.as_bytes()).await;
+            asked.map_err(|e| e.to_string())?;
+            let mut kept = Lines::new(stream);
+            while let Some(line) = kept.next().await.map_err(|e| e.to_string())? {
+                if line.starts_with("end ") {
+                    return Ok(Reading::More);
+                }
+                let (number, text) =
+                    keep::numbered(&line).ok_or("found a line without a number")?;
+                if number >= to || number != self.next {
+                    return Ok(Reading::More);
+                }
+                if self.send(number, text, None).await == Reading::Over {
+                    return Ok(Reading::Over);
+                }
+            }
+            Err("the connection to the worker was lost".to_owned())
+        };
+        match tokio::time::timeout(KEPT_WITHIN, read).await {
+            Ok(read) => read,
+            Err(_) => Err(format!("no end within {} s", KEPT_WITHIN.as_secs())),
         }
     }
 }
