@@ -4,6 +4,10 @@
 #[path = "../../run/tests/kube/pods.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod pods;
+#[path = "../../run/tests/kube/port_forward.rs"]
+mod port_forward;
+#[path = "../../run/tests/kube/query.rs"]
+mod query;
 #[path = "../../run/tests/kube/rbac.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod rbac;

@@ -304,4 +304,52 @@ impl LoadSpec {
             proxy_config: BTreeMap::new(),
         }
     }
+
+    /// The specification of one generator, from the one that all [`Shard::count`] generators share: its part of the
+    /// schedule and of the connections. Only the first generator reads the documents of its proxy.
+    ///
+    /// Returns `None` if there is no generator of this number.
+    #[must_use]
+    pub fn of_generator(mut self, index: u32) -> Option<Self> {
+        let count = self.shard.count;
+        let more = self.connections.checked_rem(count)?;
+        self.connections = self.connections / count + u32::from(index < more);
+        self.shard.index = index;
+        if index > 0 {
+            self.proxy_config.clear();
+        }
+        (index < count).then_some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generators_share_the_connections_and_the_schedule() {
+        let mode = Mode::Open {
+            rate_rps: 100.0,
+            arrivals: Arrivals::Constant,
+        };
+        let shared = LoadSpec {
+            connections: 8,
+            shard: Shard { index: 0, count: 3 },
+            start_unix_ns: Some(7),
+            proxy_config: BTreeMap::from([("dump".to_owned(), "http://127.0.0.1:1/".to_owned())]),
+            ..LoadSpec::new(Vec::new(), mode, 1)
+        };
+        let of = |index| shared.clone().of_generator(index);
+        let all: Vec<LoadSpec> = (0..3).filter_map(of).collect();
+        let connections: Vec<u32> = all.iter().map(|s| s.connections).collect();
+        assert_eq!(connections, [3, 3, 2]);
+        assert!(
+            all.iter()
+                .all(|s| s.start_unix_ns == Some(7) && s.mode == shared.mode)
+        );
+        assert_eq!(all[2].shard, Shard { index: 2, count: 3 });
+        let asks: Vec<bool> = all.iter().map(|s| !s.proxy_config.is_empty()).collect();
+        assert_eq!(asks, [true, false, false]);
+        assert_eq!(of(3), None);
+    }
 }

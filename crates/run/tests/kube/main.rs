@@ -4,12 +4,15 @@
 mod application;
 mod container_ends;
 mod interrupted_runs;
+mod large;
 mod observe;
 mod ownership;
 mod pod_settings;
 mod pods;
+mod port_forward;
 mod probes;
 mod proxy_config;
+mod query;
 mod rbac;
 mod replicas;
 mod rotation;

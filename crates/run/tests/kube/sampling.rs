@@ -11,7 +11,7 @@ use tare_run::kube::role_yaml;
 
 use crate::rbac::Roles;
 use crate::server::Server;
-use crate::{INJECTED, agent_spec, deploy, folder, lines_of, plan, prepared, set, whole_trial};
+use crate::{INJECTED, agent_spec, deploy, folder, lines_of, plan, prepared, set};
 
 /// Returns the resources of a deployment, sampled over 2.5 s, and the events of the trial.
 async fn sampled(server: &Server, plan: &Plan, lead_ms: u64) -> (Option<Resources>, Vec<Event>) {

@@ -8,15 +8,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
+use crate::port_forward::forward;
+use crate::query::{decoded, selected};
 use crate::rbac::{Right, Roles};
-use crate::rotation::forward;
+
+/// The media type with which a client asks for a list of metadata.
+const METADATA: &[u8] = b"application/json;as=PartialObjectMetadataList";
 
 /// The simulated cluster and its faults.
 #[derive(Debug, Default)]
@@ -25,6 +29,8 @@ pub(crate) struct World {
     pub(crate) objects: BTreeMap<String, Value>,
     /// Number of requests with a response.
     pub(crate) requests: usize,
+    /// Bytes in the bodies of these responses.
+    pub(crate) bytes: usize,
     /// The next pods, of this number, are created without the sidecar that their namespace
     /// requires.
     pub(crate) uninjected_pods: usize,
@@ -362,35 +368,6 @@ fn kinds(path: &str) -> Option<&'static [(&'static str, &'static str, bool)]> {
     })
 }
 
-fn selected(object: &Value, selector: &str) -> bool {
-    let labels = &object["metadata"]["labels"];
-    selector.split(',').filter(|s| !s.is_empty()).all(|term| {
-        if let Some((key, value)) = term.split_once("!=") {
-            labels[key] != value
-        } else if let Some((key, value)) = term.split_once('=') {
-            labels[key] == value
-        } else if let Some(key) = term.strip_prefix('!') {
-            labels[key].is_null()
-        } else {
-            !labels[term].is_null()
-        }
-    })
-}
-
-fn decoded(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(b) = bytes.next() {
-        if b == b'%' {
-            let hex: Vec<u8> = bytes.by_ref().take(2).collect();
-            out.push(u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap());
-        } else {
-            out.push(b);
-        }
-    }
-    String::from_utf8(out).unwrap()
-}
-
 type Answer = Response<Full<Bytes>>;
 
 fn watches(parts: &Parts) -> bool {
@@ -490,7 +467,9 @@ async fn answer(
         });
     }
     let mut world = world.lock().unwrap();
-    Ok(world.answer(&parts, &path, &selector, &body))
+    let answer = world.answer(&parts, &path, &selector, &body);
+    world.bytes += answer.size_hint().exact().unwrap() as usize;
+    Ok(answer)
 }
 
 /// Returns why server-side apply refuses a Secret; the message contains its value.
@@ -538,7 +517,12 @@ impl World {
         }
         match parts.method {
             Method::GET if is_list(path) && !self.objects.contains_key(path) => {
-                let items = self.list(path, selector);
+                let mut items = self.list(path, selector);
+                let accept = &parts.headers.get("accept");
+                if accept.is_some_and(|a| a.as_bytes().starts_with(METADATA)) {
+                    let of = |o: &mut Value| *o = json!({"metadata": o["metadata"]});
+                    items.iter_mut().for_each(of);
+                }
                 reply(StatusCode::OK, &json!({"items": items}))
             }
             Method::GET => or_not_found(self.objects.get(path)),

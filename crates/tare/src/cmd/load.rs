@@ -135,6 +135,9 @@ pub(crate) struct Args {
         "tls_no_resumption", "insecure",
     ])]
     spec: Option<PathBuf>,
+    /// In worker mode: the number of this generator, from 0, of those that share the specification.
+    #[arg(long, value_name = "INDEX", requires = "spec")]
+    generator: Option<u32>,
     #[command(flatten)]
     tls: TlsArgs,
     /// Do not resume TLS sessions: every connection makes a full handshake.
@@ -144,7 +147,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.spec {
-        Some(path) => work(path),
+        Some(path) => work(path, args.generator),
         None => measure(&args),
     }
 }
@@ -168,14 +171,21 @@ pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Worker mode. The records hold the result; the exit code shows only whether they are complete.
-fn work(path: &std::path::Path) -> anyhow::Result<ExitCode> {
+fn work(path: &std::path::Path, generator: Option<u32>) -> anyhow::Result<ExitCode> {
     if std::env::var_os("TARE_DIE_WITH_PARENT").is_some_and(|v| v == "1") {
         let kill = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(kill)?;
     }
     let stop = stop_flag()?;
     let json = read_input(path)?;
-    let spec: LoadSpec = serde_json::from_slice(&json).context("invalid load specification")?;
+    let mut spec: LoadSpec = serde_json::from_slice(&json).context("invalid load specification")?;
+    if let Some(index) = generator {
+        let count = spec.shard.count;
+        let of_one = spec.of_generator(index);
+        spec = of_one.with_context(|| {
+            format!("--generator {index}: the specification is of {count} generators, whose numbers begin with 0")
+        })?;
+    }
     let mut writer = RecordWriter::new(io::stdout());
     let hello = Hello::new("load", std::process::id());
     writer.write(&LoadRecord::Hello(hello))?;

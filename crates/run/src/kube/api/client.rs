@@ -227,11 +227,14 @@ impl ApiClient {
             params = params.labels(selector);
         }
         let objects = objects(kind, "list", namespace)?;
-        let mut list = self.retry(objects.list(&params)?).await?;
-        match list["items"].take() {
-            Value::Array(items) => Ok(items),
-            _ => Ok(Vec::new()),
-        }
+        Ok(items(self.retry(objects.list(&params)?).await?))
+    }
+
+    /// Lists all objects of a kind without their specification and status: of a ConfigMap, its data are not sent.
+    pub(crate) async fn list_metadata(&self, kind: Kind) -> Result<Vec<Value>, ApiError> {
+        let objects = objects(kind, "list", None)?;
+        let request = objects.list_metadata(&ListParams::default())?;
+        Ok(items(self.retry(request).await?))
     }
 
     /// Creates an object in a namespace of the run. If an object of this name exists, an earlier
@@ -450,6 +453,14 @@ fn objects(kind: Kind, verb: &str, namespace: Option<&str>) -> Result<Request, A
         status: None,
         found: "bug: missing from tare's RBAC table, please report it".to_owned(),
     })
+}
+
+/// The objects of a list.
+fn items(mut list: Value) -> Vec<Value> {
+    match list["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
 }
 
 fn get(path: &str) -> Result<HttpRequest, ApiError> {

@@ -34,7 +34,7 @@ impl Snapshot {
             objects.insert(kind.plural.to_owned(), names);
         }
         let nodes = api.list(NODE, None, "").await?;
-        let mut config_maps = api.list(CONFIG_MAP, None, "").await?;
+        let mut config_maps = api.list_metadata(CONFIG_MAP).await?;
         config_maps.retain(|m| !is_own(m));
         Ok(Self {
             objects,
@@ -82,7 +82,7 @@ impl Snapshot {
         &self,
         api: &ApiClient,
     ) -> Result<Vec<(String, String)>, ApiError> {
-        let maps = api.list(CONFIG_MAP, None, "").await?;
+        let maps = api.list_metadata(CONFIG_MAP).await?;
         let new = maps.iter().map(path);
         let new = new.filter(|path| !self.config_maps.contains(path));
         let new = new.filter_map(|path| {
@@ -127,9 +127,14 @@ pub(crate) fn is_own(object: &Value) -> bool {
     object["metadata"]["labels"][MANAGED] == "tare"
 }
 
-/// Returns the objects of a compared kind; none if the cluster does not serve the kind.
+/// Returns the metadata of the objects of a compared kind, and the controllers of GatewayClasses. None if the cluster
+/// does not serve the kind.
 async fn objects_of(api: &ApiClient, kind: Kind) -> Result<Vec<Value>, ApiError> {
-    match api.list(kind, None, "").await {
+    let listed = match kind {
+        GATEWAY_CLASS => api.list(kind, None, "").await,
+        _ => api.list_metadata(kind).await,
+    };
+    match listed {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         listed => listed,
     }

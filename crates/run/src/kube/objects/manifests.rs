@@ -120,9 +120,9 @@ const RECORDS: &str = "/records";
 fn recorder(
     settings: &KubernetesSettings,
     resources: &ContainerResources,
-    worker: [&str; 3],
+    worker: &[&str],
 ) -> Value {
-    let args = [&["keep", "--dir", RECORDS, "--"], &worker[..]].concat();
+    let args = [&["keep", "--dir", RECORDS, "--"], worker].concat();
     let mut container = container(settings, resources, &args);
     push(
         &mut container["volumeMounts"],
@@ -277,7 +277,7 @@ pub(crate) fn deployment(
             "template": {"metadata": metadata, "spec": pod}}})
 }
 
-/// Indexed job with one pod for each generator. Its specifications are in the ConfigMap of the same name.
+/// Indexed job with one pod for each generator. The specification that they share is in the ConfigMap of the same name.
 pub(crate) fn generators(
     names: &TrialNames,
     settings: &KubernetesSettings,
@@ -286,8 +286,14 @@ pub(crate) fn generators(
     job: &str,
 ) -> Value {
     let resources = &settings.pod.resources.generator;
-    let args = ["load", "--spec", "/spec/$(INDEX).json"];
-    let mut container = recorder(settings, resources, args);
+    let args = [
+        "load",
+        "--spec",
+        "/spec/load.json",
+        "--generator",
+        "$(INDEX)",
+    ];
+    let mut container = recorder(settings, resources, &args);
     container["env"] = json!([{"name": "INDEX", "valueFrom": {"fieldRef":
         {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]);
     let mut pod = pod_spec(settings, container, job);
@@ -324,7 +330,7 @@ pub(crate) fn agent(
 ) -> Value {
     let path = format!("/spec/{file}");
     let resources = &settings.pod.resources.agent;
-    let mut container = recorder(settings, resources, ["agent", "--spec", &path]);
+    let mut container = recorder(settings, resources, &["agent", "--spec", &path]);
     container["env"] = json!([{"name": "TARE_CGROUP_ROOT", "value": "/host/cgroup"}]);
     // Only root may read the memory of other users' processes. It has no capabilities, except to sample stacks.
     container["securityContext"]["runAsNonRoot"] = false.into();
@@ -359,7 +365,7 @@ pub(crate) fn agent(
 /// reserved node, because it does not tolerate the taint.
 pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &str) -> Value {
     let resources = &settings.pod.resources.agent;
-    let container = recorder(settings, resources, ["probe", "--spec", "/spec/0.json"]);
+    let container = recorder(settings, resources, &["probe", "--spec", "/spec/0.json"]);
     let mut pod = pod_spec(settings, container, name);
     add_records(&mut pod);
     pod["restartPolicy"] = "Never".into();

@@ -20,7 +20,11 @@ use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::objects::Pod;
 use crate::kube::objects::names::{ROLE, TrialNames};
 
+/// Shortest pause between two checks.
 const EVERY: Duration = Duration::from_secs(3);
+/// A pause lasts at least this many times as long as the check before it, so that on a large cluster, checks take at most
+/// a fifth of the time.
+const PAUSE_PER_CHECK: u32 = 4;
 
 /// Longest wait for the last check.
 const LAST_CHECK_WITHIN: Duration = Duration::from_secs(15);
@@ -144,10 +148,13 @@ struct Checks {
 
 impl Checks {
     async fn run(mut self, mut ended: mpsc::Receiver<oneshot::Sender<bool>>) {
+        let mut pause = EVERY;
         loop {
             tokio::select! {
-                () = tokio::time::sleep(EVERY) => {
+                () = tokio::time::sleep(pause) => {
+                    let start = Instant::now();
                     self.check().await;
+                    pause = EVERY.max(start.elapsed() * PAUSE_PER_CHECK);
                 }
                 done = ended.recv() => {
                     if let Some(done) = done {

@@ -1,6 +1,5 @@
 //! The generators of a trial: an indexed job whose pods start their load at the same instant.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -55,30 +54,6 @@ impl StartDelay {
     }
 }
 
-/// Divides a load: each generator sends its share of the one schedule over its share of the
-/// connections. The first one also requests the configuration of its sidecar.
-fn shards(
-    spec: &LoadSpec,
-    count: u32,
-    start_unix_ns: u64,
-    proxy_config: &BTreeMap<String, String>,
-) -> Vec<LoadSpec> {
-    let each = spec.connections / count;
-    let more = spec.connections % count;
-    (0..count)
-        .map(|index| LoadSpec {
-            shard: Shard { index, count },
-            connections: each + u32::from(index < more),
-            start_unix_ns: Some(start_unix_ns),
-            proxy_config: match index {
-                0 => proxy_config.clone(),
-                _ => BTreeMap::new(),
-            },
-            ..spec.clone()
-        })
-        .collect()
-}
-
 /// Returns the time from the first request to the last record of a generator.
 fn duration(spec: &LoadSpec, with_proxy_config: bool) -> Duration {
     let drain_ns = spec.drain_ns.unwrap_or(spec.timeout_ns);
@@ -109,9 +84,17 @@ pub(crate) async fn start(
     for attempt in 0..ATTEMPTS_MAX {
         let begin = Instant::now();
         let start_unix_ns = unix_ns() + delay.0.as_nanos() as u64;
-        let shards = shards(spec, settings.generators, start_unix_ns, &proxy_config);
+        let shared = LoadSpec {
+            shard: Shard {
+                index: 0,
+                count: settings.generators,
+            },
+            start_unix_ns: Some(start_unix_ns),
+            proxy_config: proxy_config.clone(),
+            ..spec.clone()
+        };
         let job = format!("{}-{attempt}", deployment.runs.name("generator"));
-        create(api, settings, deployment, &job, &shards).await?;
+        create(api, settings, deployment, &job, &shared).await?;
         let pods = wait_running(api, settings, &deployment.names, &job).await?;
         let took = begin.elapsed();
         delay.adapt(took);
@@ -150,14 +133,11 @@ async fn create(
     settings: &KubernetesSettings,
     deployment: &Deployment,
     job: &str,
-    shards: &[LoadSpec],
+    shared: &LoadSpec,
 ) -> Result<(), EnvironmentError> {
     let names = &deployment.names;
-    let files = shards.iter().enumerate().map(|(index, shard)| {
-        let text = serde_json::to_string(shard).unwrap_or_default();
-        (format!("{index}.json"), text)
-    });
-    let files: Vec<(String, String)> = files.collect();
+    let text = serde_json::to_string(shared).unwrap_or_default();
+    let files = [("load.json".to_owned(), text)];
     let map = manifests::config_map(names, &names.load(), job, &files);
     api.apply(CONFIG_MAP, &map).await?;
     let reserved = deployment.generator_node.is_some();
@@ -202,34 +182,7 @@ async fn wait_running(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::load::{Arrivals, Mode};
-
-    #[test]
-    fn generators_share_connections_and_the_schedule() {
-        let mode = Mode::Open {
-            rate_rps: 100.0,
-            arrivals: Arrivals::Constant,
-        };
-        let spec = LoadSpec {
-            connections: 8,
-            ..LoadSpec::new(Vec::new(), mode, 1)
-        };
-        let proxy_config = BTreeMap::from([("dump".to_owned(), "http://127.0.0.1:1/".to_owned())]);
-        let shards = shards(&spec, 3, 7, &proxy_config);
-        let connections: Vec<u32> = shards.iter().map(|s| s.connections).collect();
-        assert_eq!(connections, [3, 3, 2]);
-        assert!(
-            shards
-                .iter()
-                .all(|p| p.mode == spec.mode && p.start_unix_ns == Some(7))
-        );
-        assert_eq!(shards[2].shard, Shard { index: 2, count: 3 });
-        let with: Vec<bool> = shards
-            .iter()
-            .map(|s| s.proxy_config == proxy_config)
-            .collect();
-        assert_eq!(with, [true, false, false]);
-    }
+    use tare_model::load::Mode;
 
     #[test]
     fn the_start_delay_follows_the_start_up_time_of_pods() {

@@ -1,0 +1,102 @@
+//! A run on a large cluster of others: what it asks of the API server does not grow with the cluster, apart from lists of
+//! nodes and of names.
+
+use serde_json::{Value, json};
+use tare_model::trial::EventKind;
+use tare_run::environment::Environment as _;
+
+use super::server::Server;
+use super::{INJECTED, deploy, folder, plan, prepared, set, whole_trial};
+
+/// Adds the pods and ConfigMaps of others, each with `bytes` of content.
+fn fill(server: &Server, pods: usize, config_maps: usize, bytes: usize) {
+    let mut world = server.world.lock().unwrap();
+    let content = "x".repeat(bytes);
+    for i in 0..pods {
+        let pod = json!({"metadata": {"name": format!("p{i}"), "namespace": "default", "labels": {"app": "theirs"}},
+            "spec": {"nodeName": format!("node{}", i % 500), "containers": [{"name": "c", "args": [content]}]},
+            "status": {"phase": "Running"}});
+        let path = format!("/api/v1/namespaces/default/pods/p{i}");
+        world.objects.insert(path, pod);
+    }
+    for i in 0..config_maps {
+        let map = json!({"metadata": {"name": format!("m{i}"), "namespace": "default"}, "data": {"file": content}});
+        let path = format!("/api/v1/namespaces/default/configmaps/m{i}");
+        world.objects.insert(path, map);
+    }
+}
+
+/// Runs one trial and returns its requests and the bytes of their responses.
+async fn cost(server: &Server) -> (usize, usize) {
+    let plan = plan(server, 2, INJECTED);
+    let mut cluster = prepared(&plan).await;
+    whole_trial(&mut cluster, &plan, "there").await;
+    let events = cluster.close().await;
+    assert!(
+        events.iter().all(|e| e.kind != EventKind::NotRemoved),
+        "{events:?}"
+    );
+    let world = server.world.lock().unwrap();
+    (world.requests, world.bytes)
+}
+
+#[tokio::test]
+async fn the_cost_of_a_run_does_not_grow_with_the_objects_of_others() {
+    let small = Server::start(3).await;
+    let (requests_small, bytes_small) = cost(&small).await;
+    let large = Server::start(500).await;
+    let (pods, maps, bytes_each) = (10_000, 5_000, 2_000);
+    fill(&large, pods, maps, bytes_each);
+    let (requests, bytes) = cost(&large).await;
+    eprintln!(
+        "3 nodes: {requests_small} requests, {bytes_small} bytes; 500 nodes, {pods} pods, {maps} ConfigMaps: {requests} requests, {bytes} bytes"
+    );
+    // Polling may need a few more requests while the machine is busy.
+    assert!(
+        requests <= 2 * requests_small,
+        "{requests_small} requests on 3 nodes, {requests} on 500"
+    );
+    // The names of the ConfigMaps are listed, but neither they nor the pods are read.
+    assert!(
+        bytes < maps * bytes_each,
+        "{bytes} bytes, {bytes_small} on 3 nodes"
+    );
+}
+
+#[tokio::test]
+async fn many_generators_share_one_specification() {
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 30, INJECTED);
+    set(&mut plan, |k| k.generators = 64);
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    let mut deployment = deploy(&mut cluster, &plan, "bare", dir.path())
+        .await
+        .unwrap();
+    let load = tare_model::load::LoadSpec {
+        connections: 64,
+        ..super::load()
+    };
+    let spec = tare_run::environment::WorkerSpec::Generator(load);
+    let worker = cluster
+        .start(&mut deployment, spec, dir.path())
+        .await
+        .unwrap();
+    drop(worker);
+    {
+        let world = server.world.lock().unwrap();
+        let maps = world
+            .objects
+            .iter()
+            .filter(|(p, _)| p.contains("/configmaps/generator"));
+        let data: Vec<&Value> = maps.map(|(_, map)| &map["data"]).collect();
+        assert_eq!(data.len(), 1);
+        let files: Vec<&String> = data[0].as_object().unwrap().keys().collect();
+        assert_eq!(files, ["load.json"]);
+        let spec: Value = serde_json::from_str(data[0]["load.json"].as_str().unwrap()).unwrap();
+        assert_eq!(spec["shard"], json!({"index": 0, "count": 64}));
+        assert_eq!(spec["connections"], 64);
+    }
+    cluster.teardown(deployment).await;
+    cluster.close().await;
+}
