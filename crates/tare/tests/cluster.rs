@@ -15,6 +15,8 @@ mod kubectl;
 mod observe;
 #[path = "cluster/profiles.rs"]
 mod profiles;
+#[path = "cluster/rotation.rs"]
+mod rotation;
 #[path = "../../report/tests/support/shape.rs"]
 mod shape;
 #[path = "../../report/tests/support/weighed.rs"]
@@ -137,7 +139,7 @@ fn run(dir: &Path, account: &Account) -> (ExitStatus, Summary) {
     let results: Vec<TrialResult> = summary
         .trials
         .iter()
-        .map(|t| read_complete_trial(&dir.join("trials").join(&t.dir)))
+        .map(|t| read_complete_trial(&dir.join("trials").join(&t.dir), PLANNED))
         .collect();
     let logged = logged.expect("found no trial with the logs of all its generators");
     assert_merged_without_loss(&logged, &results);
@@ -241,8 +243,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Checks that the stream of a trial is complete, that its seconds add up to the whole, and that it
-/// agrees with the result. Returns the result.
-fn read_complete_trial(trial: &Path) -> TrialResult {
+/// agrees with the result, which has this number of planned requests. Returns the result.
+fn read_complete_trial(trial: &Path, planned: u64) -> TrialResult {
     let mut stream = LoadStream::new();
     for line in std::fs::read_to_string(trial.join("load.ndjson"))
         .unwrap()
@@ -254,7 +256,7 @@ fn read_complete_trial(trial: &Path) -> TrialResult {
     let result: TrialResult = read(&trial.join("result.json"));
     let load = result.load.as_ref().unwrap();
     assert!(load.counts.identity_holds(), "{:?}", load.counts);
-    assert_eq!(load.counts.planned, PLANNED, "{}", trial.display());
+    assert_eq!(load.counts.planned, planned, "{}", trial.display());
     assert_eq!(load.counts, streamed.counts);
     assert_eq!(load.histograms, streamed.histograms);
     result
@@ -338,10 +340,12 @@ fn read_generator_logs(over: &AtomicBool) -> Option<Vec<LoadResult>> {
     None
 }
 
+/// Returns the result in a log, whose lines are a number and a record. `None` if records are missing.
 fn result_of(log: &[u8]) -> Option<LoadResult> {
     let mut stream = LoadStream::new();
     for line in std::str::from_utf8(log).ok()?.lines() {
-        stream.line(line).ok()?;
+        let (_number, record) = line.split_once(' ')?;
+        stream.line(record).ok()?;
     }
     stream.finish().ok()
 }
