@@ -38,6 +38,12 @@ pub struct KubernetesSettings {
     pub generators: u32,
     /// Whether the generators get a node of their own.
     pub generator_node: GeneratorNode,
+    /// Nodes that are reserved for the generators, at most one for each generator.
+    #[schemars(range(min = 1, max = GENERATORS_MAX))]
+    pub generator_nodes: u32,
+    /// Labels of the nodes of which these are chosen. Default: all that may be used.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub generator_node_labels: BTreeMap<String, String>,
     /// Labels of the nodes that may be used. Default: all schedulable nodes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_labels: BTreeMap<String, String>,
@@ -77,6 +83,8 @@ impl Default for KubernetesSettings {
             image_pull_secrets_from: "default".to_owned(),
             generators: 1,
             generator_node: GeneratorNode::default(),
+            generator_nodes: 1,
+            generator_node_labels: BTreeMap::new(),
             node_labels: BTreeMap::new(),
             placement: Placement::default(),
             pod: PodSettings::default(),
@@ -101,6 +109,20 @@ impl KubernetesSettings {
                 "found {} generators, expected 1 to {GENERATORS_MAX}",
                 self.generators
             ));
+        }
+        if !(1..=self.generators).contains(&self.generator_nodes) {
+            return Err(format!(
+                "found {} generator_nodes, expected 1 to {}: at most one for each generator",
+                self.generator_nodes, self.generators
+            ));
+        }
+        if self.generator_node == GeneratorNode::Shared
+            && (self.generator_nodes > 1 || !self.generator_node_labels.is_empty())
+        {
+            return Err(
+                "found `generator_node: shared` with generator_nodes or generator_node_labels, which are for `reserved`"
+                    .to_owned(),
+            );
         }
         let prefix = &self.namespace_prefix;
         let label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -35,8 +35,8 @@ pub(crate) struct Cluster {
     names: Names,
     ledger: Ledger,
     pub(super) nodes: Vec<Node>,
-    /// The block whose generators have a reserved node, and the name of the node.
-    reserved: Option<(u32, String)>,
+    /// The block whose generators have reserved nodes, and the names of the nodes.
+    reserved: Option<(u32, Vec<String>)>,
     pub(super) start_delay: StartDelay,
     /// The application of the user.
     application: Option<Arc<Rendered>>,
@@ -83,6 +83,7 @@ impl Cluster {
             let remedy = "see `kubectl get nodes`, or change `kubernetes.node_labels`";
             return Err(EnvironmentError::missing("no node accepts pods", remedy));
         }
+        node::choose(&nodes, &settings, plan.seed, 0)?;
         let mut programs = BTreeMap::new();
         let mut meshes = plan.meshes.iter().filter_map(|m| m.kubernetes.as_ref());
         if meshes.any(|m| !m.releases.is_empty()) {
@@ -149,17 +150,19 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reserves a node for the generators of this block, and releases that of the previous block.
+    /// Reserves the nodes of the generators for this block, and releases those of the previous block.
     async fn reserve(&mut self, plan: &Plan, block: u32) -> Result<(), EnvironmentError> {
         if self.reserved.as_ref().is_some_and(|(b, _)| *b == block) {
             return Ok(());
         }
         self.reserved = None;
         node::release(&self.api, &self.names.run).await?;
-        if let Some(node) = node::choose(&self.nodes, &self.settings, plan.seed, block) {
+        let nodes = node::choose(&self.nodes, &self.settings, plan.seed, block)?;
+        for node in &nodes {
             node::reserve(&self.api, &node.name, Some(&self.names.run)).await?;
-            self.reserved = Some((block, node.name.clone()));
         }
+        let names = nodes.iter().map(|n| n.name.clone()).collect();
+        self.reserved = Some((block, names));
         Ok(())
     }
 
@@ -186,7 +189,10 @@ impl Cluster {
             daemon_sets: Vec::new(),
             other_pods: 0,
             dir: dir.to_owned(),
-            generator_node: self.reserved.as_ref().map(|(_, node)| node.clone()),
+            generator_nodes: self
+                .reserved
+                .clone()
+                .map_or_else(Vec::new, |(_, nodes)| nodes),
             targets: BTreeMap::new(),
             tcp_request_bytes: None,
             watched: Vec::new(),
@@ -199,8 +205,8 @@ impl Cluster {
             runs: GeneratorRuns::default(),
             tasks: JoinSet::new(),
         };
-        if let Some(node) = &deployment.generator_node {
-            let (events, found) = (&deployment.events, "runs the generators");
+        for node in &deployment.generator_nodes {
+            let (events, found) = (&deployment.events, "runs generators");
             events.push(EventKind::GeneratorNode, node.to_string(), found);
         }
         if let Some(mesh) = deployment.section().filter(|m| !m.releases.is_empty()) {
@@ -216,9 +222,9 @@ impl Cluster {
             let logs = dir.join(layout::LOGS);
             installer.install(mesh, &self.names.run, &logs).await?;
         }
-        let generator_node = deployment.generator_node.as_ref();
+        let reserved = &deployment.generator_nodes;
         let nodes = self.nodes.iter().map(|n| &n.name);
-        let nodes = nodes.filter(|n| Some(*n) != generator_node).cloned();
+        let nodes = nodes.filter(|n| !reserved.contains(n)).cloned();
         let nodes: Vec<String> = nodes.collect();
         let inputs = Inputs {
             api: &self.api,

@@ -6,7 +6,7 @@ use tare_model::trial::EventKind;
 use tare_run::environment::Environment as _;
 
 use super::server::Server;
-use super::{INJECTED, deploy, folder, plan, prepared, set, whole_trial};
+use super::{INJECTED, deploy, folder, plan, prepared, set, tainted_nodes, whole_trial};
 
 /// Adds the pods and ConfigMaps of others, each with `bytes` of content.
 fn fill(server: &Server, pods: usize, config_maps: usize, bytes: usize) {
@@ -99,4 +99,28 @@ async fn many_generators_share_one_specification() {
     }
     cluster.teardown(deployment).await;
     cluster.close().await;
+}
+
+#[tokio::test]
+async fn several_nodes_are_reserved_for_generators_and_given_back() {
+    let server = Server::start(4).await;
+    let before = server.paths("");
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| {
+        k.generators = 4;
+        k.generator_nodes = 2;
+    });
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    let deployment = deploy(&mut cluster, &plan, "bare", dir.path()).await;
+    assert_eq!(tainted_nodes(&server), 2);
+    cluster.teardown(deployment.unwrap()).await;
+    assert!(cluster.close().await.is_empty());
+    assert_eq!(tainted_nodes(&server), 0);
+    assert_eq!(server.paths(""), before);
+
+    set(&mut plan, |k| k.generator_nodes = 4);
+    let refused = super::environment().prepare(&plan, &mut |_| {}).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("4 nodes accept pods"), "{refused}");
 }

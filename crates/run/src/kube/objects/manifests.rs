@@ -301,6 +301,9 @@ pub(crate) fn generators(
     pod["restartPolicy"] = "Never".into();
     if reserved {
         pod["nodeSelector"] = json!({GENERATOR: names.run});
+        pod["topologySpreadConstraints"] = json!([{"maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"batch.kubernetes.io/job-name": job}}}]);
         let own = json!({"key": GENERATOR, "operator": "Equal", "value": names.run, "effect": "NoSchedule"});
         push(&mut pod["tolerations"], own);
     } else {

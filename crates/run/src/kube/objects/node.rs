@@ -8,6 +8,7 @@ use tare_model::rng::Rng;
 
 use super::manifests::OS;
 use super::names::{GENERATOR, name_of};
+use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::NODE;
 use crate::kube::api::{ApiClient, ApiError};
 
@@ -25,6 +26,8 @@ pub(crate) struct Node {
     pub(crate) memory_bytes: u64,
     /// Architecture as Kubernetes names it, such as `amd64`; empty if unknown.
     pub(crate) architecture: String,
+    /// Whether the plan lets generators have it.
+    pub(crate) is_for_generators: bool,
     /// Versions of the operating system, kernel, container runtime and kubelet.
     pub(crate) software: String,
 }
@@ -38,7 +41,7 @@ pub(crate) async fn usable(
     let mut nodes = Vec::new();
     for node in api.list(NODE, None, "").await? {
         if is_usable(&node, settings) {
-            nodes.push(read(&node));
+            nodes.push(read(&node, settings));
         }
     }
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -63,11 +66,15 @@ fn is_usable(node: &Value, settings: &KubernetesSettings) -> bool {
             .any(|t| t["key"] != GENERATOR && t["effect"] != "PreferNoSchedule" && !tolerated(t));
     let labels = &node["metadata"]["labels"];
     let linux = labels[OS].is_null() || labels[OS] == "linux";
-    let mut wanted = settings.node_labels.iter();
-    ready && !closed && linux && wanted.all(|(k, v)| labels[k.as_str()] == v.as_str())
+    ready && !closed && linux && has_labels(labels, &settings.node_labels)
 }
 
-fn read(node: &Value) -> Node {
+fn has_labels(labels: &Value, wanted: &BTreeMap<String, String>) -> bool {
+    let mut wanted = wanted.iter();
+    wanted.all(|(k, v)| labels[k.as_str()] == v.as_str())
+}
+
+fn read(node: &Value, settings: &KubernetesSettings) -> Node {
     let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).unwrap_or("");
     let name = text("/metadata/name").to_owned();
     let machine = match text("/status/nodeInfo/bootID") {
@@ -79,6 +86,7 @@ fn read(node: &Value) -> Node {
         cores: text("/status/capacity/cpu").parse().unwrap_or(0),
         memory_bytes: bytes(text("/status/capacity/memory")),
         architecture: text("/status/nodeInfo/architecture").to_owned(),
+        is_for_generators: has_labels(&node["metadata"]["labels"], &settings.generator_node_labels),
         software: format!(
             "{} {}, {}, kubelet {}",
             text("/status/nodeInfo/osImage"),
@@ -114,20 +122,35 @@ pub(crate) fn machines(nodes: &[Node]) -> Machines {
     }
 }
 
-/// Chooses the generators' node for a block from the plan's seed; `None` when generators share
-/// nodes with the application.
+/// Chooses the generators' nodes for a block from the plan's seed; none when generators share nodes with the application.
+///
+/// # Errors
+/// If there are too few nodes: what was found and what to do.
 pub(crate) fn choose<'a>(
     nodes: &'a [Node],
     settings: &KubernetesSettings,
     seed: u64,
     block: u32,
-) -> Option<&'a Node> {
-    if settings.generator_node == GeneratorNode::Shared || nodes.len() < 2 {
-        return None;
+) -> Result<Vec<&'a Node>, EnvironmentError> {
+    let count = settings.generator_nodes as usize;
+    let is_default = count == 1 && settings.generator_node_labels.is_empty();
+    if settings.generator_node == GeneratorNode::Shared || (nodes.len() < 2 && is_default) {
+        return Ok(Vec::new());
     }
-    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    let mut order: Vec<&Node> = nodes.iter().filter(|n| n.is_for_generators).collect();
+    if order.len() < count || nodes.len() <= count {
+        let found = format!(
+            "{} nodes accept pods, {} of them have the labels for generators; the plan reserves {count}, and the \
+             application needs another",
+            nodes.len(),
+            order.len()
+        );
+        let remedy = "change `kubernetes.generator_nodes` or `kubernetes.generator_node_labels`";
+        return Err(EnvironmentError::missing(found, remedy));
+    }
     Rng::stream(seed ^ SEED_STREAM, u64::from(block)).shuffle(&mut order);
-    nodes.get(order[0])
+    order.truncate(count);
+    Ok(order)
 }
 
 /// Removes the taint and the label of `run` from all nodes.
@@ -184,25 +207,40 @@ mod tests {
             machine: "one".into(),
             cores: 2,
             architecture: String::new(),
+            is_for_generators: name != "c",
             memory_bytes: 4,
             software: String::new(),
         }
     }
 
+    fn chosen(nodes: &[Node], settings: &KubernetesSettings, block: u32) -> Vec<String> {
+        let nodes = choose(nodes, settings, 1, block).unwrap();
+        nodes.iter().map(|n| n.name.clone()).collect()
+    }
+
     #[test]
-    fn the_seed_chooses_a_node_for_each_block() {
-        let nodes: Vec<Node> = ["a", "b", "c"].map(node).into();
-        let settings = KubernetesSettings::default();
-        let name = |seed, block| choose(&nodes, &settings, seed, block).unwrap().name.clone();
-        let chosen: Vec<String> = (0..20).map(|b| name(1, b)).collect();
-        assert_eq!(chosen, (0..20).map(|b| name(1, b)).collect::<Vec<_>>());
-        assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), 3);
-        assert!(
-            choose(&nodes[..1], &settings, 1, 0).is_none(),
-            "a single node is shared"
-        );
+    fn the_seed_chooses_nodes_for_each_block() {
+        let mut nodes: Vec<Node> = ["a", "b", "d"].map(node).into();
+        let mut settings = KubernetesSettings::default();
+        let blocks = || (0..20).map(|b| chosen(&nodes, &settings, b));
+        let once: Vec<Vec<String>> = blocks().collect();
+        assert_eq!(once, blocks().collect::<Vec<_>>());
+        assert_eq!(once.iter().collect::<BTreeSet<_>>().len(), 3);
+        assert!(once.iter().all(|nodes| nodes.len() == 1));
+        let alone = chosen(&nodes[..1], &settings, 0);
+        assert!(alone.is_empty(), "a single node is shared");
         let machines = machines(&nodes);
         assert_eq!((machines.count, machines.cores), (1, 2));
+
+        nodes.push(node("c"));
+        settings.generator_nodes = 2;
+        let two: BTreeSet<String> = (0..20).flat_map(|b| chosen(&nodes, &settings, b)).collect();
+        assert_eq!(two.into_iter().collect::<Vec<_>>(), ["a", "b", "d"]);
+        settings.generator_nodes = 4;
+        let refused = choose(&nodes, &settings, 1, 0).unwrap_err().to_string();
+        let expected =
+            "4 nodes accept pods, 3 of them have the labels for generators; the plan reserves 4";
+        assert!(refused.contains(expected), "{refused}");
     }
 
     #[test]

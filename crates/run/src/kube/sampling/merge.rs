@@ -341,6 +341,7 @@ mod tests {
             machine: machine.into(),
             cores: 2,
             architecture: String::new(),
+            is_for_generators: true,
             memory_bytes: 1,
             software: String::new(),
         }

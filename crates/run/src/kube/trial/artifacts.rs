@@ -48,7 +48,7 @@ pub(super) async fn save(
     }
     let config = deployment.dir.join(layout::CONFIG);
     let mut cluster = json!({"images": images, "mesh": deployment.section(),
-        "node_of_generators": deployment.generator_node});
+        "nodes_of_generators": deployment.generator_nodes});
     if let Some(application) = &deployment.application {
         let changes = application.changes.iter();
         let changes: Vec<String> = changes.map(|(of, what)| format!("{of}: {what}")).collect();

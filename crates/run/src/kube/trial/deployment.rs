@@ -73,8 +73,8 @@ pub struct Deployment {
     pub(crate) tcp_request_bytes: Option<u64>,
     /// The trial's directory.
     pub(crate) dir: PathBuf,
-    /// Name of the node that is reserved for the generators.
-    pub(crate) generator_node: Option<String>,
+    /// Names of the nodes that are reserved for the generators.
+    pub(crate) generator_nodes: Vec<String>,
     pub(crate) targets: BTreeMap<(String, String), Upstream>,
     pub(crate) watched: Vec<WatchedProcess>,
     /// Pods of the application when they became ready.

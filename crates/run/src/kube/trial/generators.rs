@@ -140,7 +140,7 @@ async fn create(
     let files = [("load.json".to_owned(), text)];
     let map = manifests::config_map(names, &names.load(), job, &files);
     api.apply(CONFIG_MAP, &map).await?;
-    let reserved = deployment.generator_node.is_some();
+    let reserved = !deployment.generator_nodes.is_empty();
     let job = manifests::generators(names, settings, deployment.join(), reserved, job);
     api.apply(JOB, &job).await?;
     Ok(())

@@ -198,8 +198,8 @@ pub(super) fn grew(deployment: &Deployment, statistics: &Statistics, sent: f64) 
     let grown = statistics.growth(&deployment.counters);
     if source.of_node_proxies {
         let by_node = grown.iter().map(|(_, node, n)| (*node, *n));
-        let generator_node = deployment.generator_node.as_deref();
-        return Some(of_nodes(by_node.collect(), generator_node, &answered));
+        let generator_nodes = &deployment.generator_nodes;
+        return Some(of_nodes(by_node.collect(), generator_nodes, &answered));
     }
     let tcp = |key: &str| {
         let mut pods = deployment.pods.iter().map(Pod);
@@ -234,23 +234,20 @@ fn counted(requests: f64, bytes: Option<(f64, u64)>, sent: f64, answered: &str) 
     proof(claim, carried >= sent && sent > 0.0, seen)
 }
 
-/// Proves that the counters of node proxies, by node, grew. They must also have grown on the
-/// generators' own node: on other nodes, connections inside the application would be enough.
-fn of_nodes(grown: Vec<(&str, f64)>, generator_node: Option<&str>, answered: &str) -> Proof {
+/// Proves that the counters of node proxies, by node, grew. They must also have grown on each node
+/// of the generators: on other nodes, connections inside the application would be enough.
+fn of_nodes(grown: Vec<(&str, f64)>, generator_nodes: &[String], answered: &str) -> Proof {
     let all: f64 = grown.iter().map(|(_, n)| n).sum();
-    let of_generators = generator_node.map(|node| -> f64 {
-        let there = grown.iter().filter(|(n, _)| *n == node);
-        there.map(|(_, n)| n).sum()
-    });
     let mut seen = format!("{all} connections");
-    if let Some(n) = of_generators {
-        seen += &format!(", {n} of them on the generators' node");
+    let mut holds = all > 0.0;
+    for node in generator_nodes {
+        let there = grown.iter().filter(|(n, _)| n == node);
+        let there: f64 = there.map(|(_, n)| n).sum();
+        seen += &format!(", {there} of them on the generators' node {node}");
+        holds &= there > 0.0;
     }
-    proof(
-        "the node proxies' counters grew",
-        all > 0.0 && of_generators.is_none_or(|n| n > 0.0),
-        format!("{seen}, {answered}"),
-    )
+    let claim = "the node proxies' counters grew";
+    proof(claim, holds, format!("{seen}, {answered}"))
 }
 
 #[cfg(test)]
@@ -315,20 +312,24 @@ mod tests {
 
     #[test]
     fn counters_must_grow_on_the_generators_node() {
-        let of = |grown: &[(&str, f64)], node| of_nodes(grown.to_vec(), node, "answered");
-        let both = of(&[("a", 16.0), ("g", 8.0)], Some("g"));
+        let of = |grown: &[(&str, f64)], nodes: &[&str]| {
+            let nodes: Vec<String> = nodes.iter().map(|n| (*n).to_owned()).collect();
+            of_nodes(grown.to_vec(), &nodes, "answered")
+        };
+        let both = of(&[("a", 16.0), ("g", 8.0)], &["g"]);
         assert!(both.holds);
         assert_eq!(
             both.seen,
-            "24 connections, 8 of them on the generators' node, answered"
+            "24 connections, 8 of them on the generators' node g, answered"
         );
-        assert!(!of(&[("a", 16.0), ("g", 0.0)], Some("g")).holds);
+        assert!(!of(&[("a", 16.0), ("g", 0.0)], &["g"]).holds);
+        assert!(!of(&[("g", 8.0), ("h", 0.0)], &["g", "h"]).holds);
         assert!(
-            !of(&[("a", 16.0)], Some("g")).holds,
+            !of(&[("a", 16.0)], &["g"]).holds,
             "the proxy on the generators' node did not respond"
         );
-        assert!(of(&[("a", 16.0), ("g", 0.0)], None).holds);
-        assert!(!of(&[], None).holds);
+        assert!(of(&[("a", 16.0), ("g", 0.0)], &[]).holds);
+        assert!(!of(&[], &[]).holds);
     }
 
     #[test]

@@ -103,10 +103,7 @@ async fn watched(
         let namespace = Some(selector.namespace.as_str());
         let pods = api.list(POD, namespace, &selector.selector).await?;
         for pod in pods.iter().map(Pod) {
-            add(
-                pod,
-                plane_of(plane, pod, deployment.generator_node.as_deref()),
-            );
+            add(pod, plane_of(plane, pod, &deployment.generator_nodes));
         }
     }
     for pod in deployment.waypoints.iter().map(Pod) {
@@ -115,11 +112,13 @@ async fn watched(
     Ok(watched)
 }
 
-/// Returns the plane of a mesh's pod. A node proxy on the generators' own node carries only their
+/// Returns the plane of a mesh's pod. A node proxy on a node of the generators carries only their
 /// side of a connection, as a generator's sidecar does.
-fn plane_of(plane: Plane, pod: Pod<'_>, generator_node: Option<&str>) -> Plane {
+fn plane_of(plane: Plane, pod: Pod<'_>, generator_nodes: &[String]) -> Plane {
     match plane {
-        Plane::DataPlane if generator_node == Some(pod.node()) => Plane::GeneratorProxy,
+        Plane::DataPlane if generator_nodes.iter().any(|n| n == pod.node()) => {
+            Plane::GeneratorProxy
+        }
         plane => plane,
     }
 }
@@ -185,14 +184,17 @@ mod tests {
     #[test]
     fn a_node_proxy_on_the_generators_node_is_a_generator_proxy() {
         let pod = serde_json::json!({"spec": {"nodeName": "node2"}});
-        let plane = |plane, node| plane_of(plane, Pod(&pod), node);
+        let plane = |plane, nodes: &[&str]| {
+            let nodes: Vec<String> = nodes.iter().map(|n| (*n).to_owned()).collect();
+            plane_of(plane, Pod(&pod), &nodes)
+        };
         assert_eq!(
-            plane(Plane::DataPlane, Some("node2")),
+            plane(Plane::DataPlane, &["node1", "node2"]),
             Plane::GeneratorProxy
         );
-        assert_eq!(plane(Plane::DataPlane, Some("node1")), Plane::DataPlane);
-        assert_eq!(plane(Plane::DataPlane, None), Plane::DataPlane);
-        let control = plane(Plane::ControlPlane, Some("node2"));
+        assert_eq!(plane(Plane::DataPlane, &["node1"]), Plane::DataPlane);
+        assert_eq!(plane(Plane::DataPlane, &[]), Plane::DataPlane);
+        let control = plane(Plane::ControlPlane, &["node2"]);
         assert_eq!(control, Plane::ControlPlane);
     }
 }
