@@ -91,3 +91,14 @@ async fn a_missing_right_to_forward_ports_is_named() {
     let found = rereads(&events).join(", ");
     assert!(found.contains("the role needs pods/portforward"), "{found}");
 }
+
+#[tokio::test]
+async fn a_lost_connection_is_reported_although_the_rest_is_read_at_once() {
+    let server = Server::start(3).await;
+    server.world.lock().unwrap().log_cut_at = Some("\"type\":".to_owned());
+    let (lines, events) = measured(&server, 1).await;
+    assert!(requests(&lines).is_some(), "{events:?}");
+    let found = rereads(&events).join(", ");
+    let start = "connection to its log lost after record ";
+    assert!(found.starts_with(start), "{found}");
+}

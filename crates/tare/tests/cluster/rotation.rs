@@ -40,6 +40,7 @@ fn no_record_is_lost_when_logs_are_rotated_and_the_connection_is_lost() {
         "repeats=1",
         "reruns=0",
         "kubernetes.generators=1",
+        "load.arrivals=constant",
         "load.rate=300",
         "load.duration=60s",
         "load.warmup=1s",

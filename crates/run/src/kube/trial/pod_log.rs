@@ -69,9 +69,7 @@ impl PodLog {
             let before = reader.next;
             // A log is complete if its container had ended before the log was requested.
             let ended = self.has_ended(&api).await;
-            if reader.read().await == Reading::Over {
-                return;
-            }
+            let is_over = reader.read().await == Reading::Over;
             if reader.next > before {
                 if before > 1 {
                     let found = format!(
@@ -84,7 +82,7 @@ impl PodLog {
                 }
                 last = Instant::now();
             }
-            if ended || last.elapsed() > LOST_AFTER {
+            if is_over || ended || last.elapsed() > LOST_AFTER {
                 return;
             }
             tokio::time::sleep(PAUSE).await;
@@ -185,10 +183,11 @@ impl Reader<'_> {
     async fn read_kept(&mut self, to: u64) -> Reading {
         let first = self.next;
         let mut found = String::new();
+        let mut reading = Reading::More;
         for _ in 0..ATTEMPTS_MAX {
             match self.attempt(to).await {
-                Ok(Reading::Over) => return Reading::Over,
-                Ok(Reading::More) => {
+                Ok(read) => {
+                    reading = read;
                     found.clear();
                     break;
                 }
@@ -197,7 +196,7 @@ impl Reader<'_> {
             tokio::time::sleep(PAUSE).await;
         }
         // Without a known end, nothing may be missing.
-        let is_gap = to != u64::MAX;
+        let is_gap = to != u64::MAX && reading == Reading::More;
         if self.next > first {
             let last = self.next - 1;
             let found = format!(
@@ -216,7 +215,7 @@ impl Reader<'_> {
             self.events
                 .push(EventKind::LogReread, &self.log.worker, found);
         }
-        Reading::More
+        reading
     }
 
     /// Reads kept records up to number `to`, or to the last one.
