@@ -6,6 +6,7 @@
 //! workers; everything else counts from the start of the measured window,
 //! and is negative in the warm-up.
 
+pub mod actions;
 mod builtin_files;
 mod cause;
 pub mod graph;

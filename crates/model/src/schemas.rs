@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::load::{merge, search};
 use crate::summary::clusters;
 use crate::{
-    SCHEMA_VERSION, calls, capacity, history, layout, load, observation, overload, plan, record,
-    summary, trial, worker,
+    SCHEMA_VERSION, actions, calls, capacity, history, layout, load, observation, overload, plan,
+    record, summary, trial, worker,
 };
 
 /// Names of all schemas, in alphabetical order, each with what it describes.
-pub const NAMES: [(&str, &str); 19] = [
+pub const NAMES: [(&str, &str); 20] = [
     ("agent-record", "a line that an agent writes: agent.ndjson"),
     (
         "calls",
@@ -23,6 +23,10 @@ pub const NAMES: [(&str, &str); 19] = [
     (
         "capacity-step",
         "a line of steps.ndjson: a step of a search for the capacity",
+    ),
+    (
+        "cluster-actions",
+        "the result of `tare plan check --cluster --output json`: a list of these",
     ),
     ("clusters", "clusters.json: the runs of several clusters"),
     (
@@ -56,6 +60,7 @@ pub fn of(name: &str) -> Option<Value> {
         "calls" => schemars::schema_for!(calls::TrialCalls),
         "capacities" => schemars::schema_for!(overload::FoundCapacities),
         "capacity-step" => schemars::schema_for!(capacity::CapacityStep),
+        "cluster-actions" => schemars::schema_for!(actions::ClusterActions),
         "clusters" => schemars::schema_for!(clusters::ClustersManifest),
         "clusters-comparison" => schemars::schema_for!(clusters::ClustersComparison),
         "event" => schemars::schema_for!(trial::Event),

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::networks::MeshNetworks;
 use super::pprof::PprofEndpoint;
 
 /// How a mesh is installed, joined, found, proven and removed on Kubernetes.
@@ -30,6 +31,9 @@ pub struct MeshKubernetes {
     /// Objects applied after the releases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<Value>,
+    /// Addresses to which the mesh applies; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub networks: Option<MeshNetworks>,
     /// How a namespace with its pods joins the mesh.
     pub join: Join,
     /// Where the parts of the mesh run.
@@ -346,6 +350,9 @@ impl MeshKubernetes {
         for endpoint in &self.pprof {
             endpoint.check()?;
         }
+        if let Some(networks) = &self.networks {
+            networks.check()?;
+        }
         let kinds = ["Deployment", "DaemonSet"];
         match self
             .parts
@@ -382,7 +389,7 @@ fn check_proxy_config(name: &str, url: &str) -> Result<(), String> {
     }
 }
 
-fn merge_keeping_nulls(base: &mut Value, overlay: Value) {
+pub(super) fn merge_keeping_nulls(base: &mut Value, overlay: Value) {
     match (base, overlay) {
         (Value::Object(base), Value::Object(overlay)) => {
             for (key, value) in overlay {

@@ -9,7 +9,11 @@ mod envoy;
 mod exec;
 mod feature;
 mod kubernetes;
+mod networks;
+mod platform;
 mod pprof;
+#[cfg(test)]
+mod tried;
 
 pub(crate) use catalogue::Catalogue;
 pub use counters::{lines_of_counters, sum_of_counters};
@@ -25,6 +29,9 @@ pub use kubernetes::{
     ProofSource, WorkloadRef, merge,
 };
 
+pub use networks::MeshNetworks;
+pub use platform::Platform;
+pub(crate) use platform::check_platform;
 pub use pprof::PprofEndpoint;
 
 /// Returns where the parts of the meshes for Kubernetes run that come with tare, each once.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::pod::{PodSettings, check_namespace_labels};
-use crate::mesh::{DataPlaneKind, Mesh, name_and_version};
+use crate::mesh::{DataPlaneKind, Mesh, check_platform, name_and_version};
 
 /// Most generators of a trial.
 const GENERATORS_MAX: u32 = 64;
@@ -22,6 +22,8 @@ pub struct KubernetesSettings {
     /// Context in the kubeconfig. Default: its current context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// The platform, whose Helm values meshes get: `auto` (recognised from the nodes), `none`, or a name such as `k3s`.
+    pub platform: String,
     /// Prefix of the names of all namespaces that a run creates.
     pub namespace_prefix: String,
     /// Image of tare for applications, generators and agents.
@@ -76,6 +78,7 @@ impl Default for KubernetesSettings {
         Self {
             kubeconfig: None,
             context: None,
+            platform: "auto".to_owned(),
             namespace_prefix: "tare".to_owned(),
             image: concat!("localhost/tare:", env!("CARGO_PKG_VERSION")).to_owned(),
             image_pull_policy: PullPolicy::default(),
@@ -135,6 +138,7 @@ impl KubernetesSettings {
                 "found namespace_prefix `{prefix}`, expected 1 to 20 lower-case letters, digits and hyphens"
             ));
         }
+        check_platform(&self.platform)?;
         check_namespace_labels(&self.namespace_labels)?;
         self.pod.check()
     }

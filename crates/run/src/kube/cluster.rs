@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tare_model::layout::{self, Fingerprint};
+use tare_model::mesh::Platform;
 use tare_model::plan::{KubernetesSettings, Plan};
 use tare_model::trial::{Event, EventKind, TrialSpec};
 use tokio::task::JoinSet;
@@ -18,6 +19,7 @@ use super::leftovers::refuse_other_runs;
 use super::mesh::{Helm, MeshInstaller, conflict};
 use super::objects::names::Names;
 use super::objects::{Node, node};
+use super::platform;
 use super::trial::deploy::{self, Inputs};
 use super::trial::deployment::GeneratorRuns;
 use super::trial::generators::StartDelay;
@@ -35,6 +37,7 @@ pub(crate) struct Cluster {
     names: Names,
     ledger: Ledger,
     pub(super) nodes: Vec<Node>,
+    platform: Option<&'static Platform>,
     /// The block whose generators have reserved nodes, and the names of the nodes.
     reserved: Option<(u32, Vec<String>)>,
     pub(super) start_delay: StartDelay,
@@ -90,6 +93,8 @@ impl Cluster {
             programs.insert("helm".to_owned(), helm.version().await?);
         }
         programs.insert("kubernetes".to_owned(), version);
+        let platform = platform::find(&settings, &nodes);
+        programs.insert("platform".to_owned(), platform.found);
         if let Some(application) = &application {
             let count = application.titles().len();
             let text = format!("{count} objects, {}", application.digest);
@@ -102,6 +107,7 @@ impl Cluster {
             names,
             ledger,
             nodes,
+            platform: platform.platform,
             reserved: None,
             start_delay: StartDelay::default(),
             application: application.map(Arc::new),
@@ -179,11 +185,15 @@ impl Cluster {
         self.reserve(plan, trial.block).await?;
         let workload = plan.workload_of(&trial.load);
         let (names, events) = (self.names.trial(trial.index), Events::default());
+        let mut mesh = trial.mesh.clone();
+        if let (Some(platform), Some(section)) = (self.platform, &mut mesh.kubernetes) {
+            platform.apply(section);
+        }
         let mut deployment = Deployment {
             prober: Prober::new(names.clone(), events.clone()),
             names,
             instances: workload.instances,
-            mesh: trial.mesh.with_version_filled(),
+            mesh: mesh.with_version_filled(),
             fronts: Front::all(workload, self.application.as_deref()),
             application: self.application.clone(),
             daemon_sets: Vec::new(),

@@ -15,6 +15,7 @@ use super::ledger;
 use super::mesh::{Helm, conflict, mesh_role};
 use super::objects::names::MANAGED;
 use super::objects::{Node, Pod, node};
+use super::platform;
 use crate::environment::EnvironmentError;
 
 /// The result of one check.
@@ -73,7 +74,29 @@ pub async fn examine(
             Err(error) => failed("application", error.to_string()),
         });
     }
-    checks.extend(mesh_rights(&api, settings, meshes, graph).await?);
+    let nodes = node::usable(&api, settings).await?;
+    let platform = platform::find(settings, &nodes);
+    // The platform decides about the objects of the charts.
+    let on_platform = meshes.iter().map(|m| {
+        let mut mesh = (*m).clone();
+        if let Some(platform) = platform.platform {
+            platform.apply(&mut mesh);
+        }
+        mesh
+    });
+    let on_platform: Vec<MeshKubernetes> = on_platform.collect();
+    let meshes: Vec<&MeshKubernetes> = on_platform.iter().collect();
+    let meshes = meshes.as_slice();
+    let mut rights = mesh_rights(&api, settings, meshes, graph).await?;
+    if let (Some(check), Some(platform), "auto") =
+        (&mut rights, platform.platform, settings.platform.as_str())
+        && check.good == Some(false)
+    {
+        // Without a request to the cluster, the printed role is not that of the platform.
+        let name = &platform.name;
+        check.found += &format!(" (with `platform: {name}` in the file of --cluster)");
+    }
+    checks.extend(rights);
     let installs = meshes.iter().any(|m| !m.releases.is_empty());
     checks.push(match Helm::new(settings).version().await {
         Ok(version) => passed("helm", version),
@@ -84,8 +107,25 @@ pub async fn examine(
         ),
     });
     checks.extend(conflicts(&api, meshes).await?);
-    let nodes = node::usable(&api, settings).await?;
     checks.extend(node_checks(&nodes));
+    checks.push(note("platform", platform.found));
+    let installed = || meshes.iter().filter(|m| !m.releases.is_empty());
+    let notes: BTreeSet<&str> = installed()
+        .flat_map(|m| platform.platform.map(|p| p.notes_of(m)).unwrap_or_default())
+        .collect();
+    checks.extend(notes.into_iter().map(|text| note("platform", text)));
+    if installed().any(|m| m.networks.is_some()) {
+        let addresses = platform::addresses(&api, &nodes).await?;
+        let outside = installed().find_map(|m| platform::outside(m, &addresses));
+        checks.push(match outside {
+            Some(found) => failed("addresses", found),
+            None if addresses.is_empty() => note("addresses", "of pods and services: unknown"),
+            None => passed(
+                "addresses",
+                format!("{} fit the meshes", addresses.join(", ")),
+            ),
+        });
+    }
     checks.push(other_pods(&api, &nodes).await?);
     let runs = ledger::runs(&api).await?;
     let ids: Vec<&str> = runs.iter().map(|run| run.id()).collect();

@@ -2,6 +2,7 @@
 //! service has a pod. Each trial installs the mesh again by its own charts. Generators and agents
 //! are pods, and their logs are the records.
 
+pub mod actions;
 mod api;
 mod application;
 mod cleanup;
@@ -13,6 +14,7 @@ mod leftovers;
 mod mesh;
 mod objects;
 pub mod observe;
+mod platform;
 mod sampling;
 mod trial;
 mod wait;
@@ -22,3 +24,4 @@ pub use api::kubeconfig::server;
 pub use environment::Kubernetes;
 pub use leftovers::{clean, leftovers};
 pub use mesh::{MeshRole, mesh_role};
+pub use platform::with_named_platform;

@@ -20,6 +20,11 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// Flags with these values.
+    pub(crate) fn new(context: Vec<String>, cluster: Option<PathBuf>) -> Self {
+        Self { context, cluster }
+    }
+
     /// Returns the contexts on the command line.
     pub(crate) fn contexts(&self) -> &[String] {
         &self.context

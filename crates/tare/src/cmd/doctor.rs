@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use tare_model::mesh::Mesh;
-use tare_run::kube::{doctor, mesh_role, role_yaml};
+use tare_run::kube::{doctor, mesh_role, role_yaml, with_named_platform};
 
 use super::exit;
 
@@ -60,7 +60,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .collect();
     if args.rbac {
         // `kubectl apply` would apply an incomplete role, so nothing is printed before it is complete.
-        let more = runtime.block_on(mesh_role(&clusters[0], &installed, graph.as_ref()))?;
+        let meshes = with_named_platform(&clusters[0], &meshes);
+        let sections = meshes.iter().filter_map(|m| m.kubernetes.as_deref());
+        let sections: Vec<_> = sections.filter(|_| !args.without_meshes).collect();
+        let more = runtime.block_on(mesh_role(&clusters[0], &sections, graph.as_ref()))?;
         let mut role = role_yaml(&clusters[0]) + &more.yaml();
         if args.plan.is_none() {
             role += "# To install the meshes of a plan, tare needs more rights: tare doctor --rbac --plan PLAN\n";

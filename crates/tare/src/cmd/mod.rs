@@ -28,6 +28,7 @@ mod observe;
 pub(crate) mod output;
 mod patrol;
 mod plan;
+mod plan_cluster;
 mod probe;
 mod report;
 mod run;

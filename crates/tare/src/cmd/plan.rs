@@ -32,10 +32,19 @@ enum Action {
     /// Print the JSON Schema of plan files, for editors.
     Schema,
     Mde(super::mde::Args),
-    /// Check a plan without running anything.
+    /// Check a plan without running anything. With --cluster, also list what a run would do to the cluster and its
+    /// nodes; this only reads.
     Check {
         /// Plan file, `-` for standard input, or the name of a built-in plan.
         plan: String,
+        /// List every action of a run on the cluster: files, privileges, labels and taints of nodes, namespaces, objects
+        /// outside of namespaces. FILE has the settings of the cluster, as for `tare run` [default: the file in
+        /// TARE_CLUSTER].
+        #[arg(long, value_name = "FILE")]
+        cluster: Option<Option<PathBuf>>,
+        /// With --cluster: context of the kubeconfig. Repeat it to check several clusters.
+        #[arg(long, requires = "cluster")]
+        context: Vec<String>,
         /// Change one setting of the plan, for example `load.rate=500` or `meshes=bare,envoy`; may be repeated.
         #[arg(long = "set", value_name = "PATH=VALUE")]
         sets: Vec<String>,
@@ -59,9 +68,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::List => list()?,
         Action::Mde(args) => print(super::mde::text(&args)?)?,
         Action::Schema => print(json(&plan::schema())?)?,
-        Action::Check { plan, sets, output } => {
-            let plan = read(&plan, &sets)?.plan;
-            output.print(&plan, || summary(&plan))?;
+        Action::Check {
+            plan,
+            cluster,
+            context,
+            sets,
+            output,
+        } => {
+            let Some(file) = cluster else {
+                let plan = read(&plan, &sets)?.plan;
+                output.print(&plan, || summary(&plan))?;
+                return Ok(ExitCode::SUCCESS);
+            };
+            let flags = super::cluster::Flags::new(context, file);
+            return super::plan_cluster::run(&plan, &sets, &flags, output);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -168,7 +188,7 @@ fn varied(text: &mut String, plan: &Plan, sweep: &Sweep) {
 }
 
 /// Formats what a plan will do.
-fn summary(plan: &Plan) -> String {
+pub(crate) fn summary(plan: &Plan) -> String {
     let mut text = String::new();
     let names = |list: Vec<&str>| list.join(", ");
     let meshes = names(plan.meshes.iter().map(|m| m.name.as_str()).collect());

@@ -53,7 +53,7 @@ fn a_version_on_a_cluster_is_that_of_all_charts() {
         let versions = releases.into_iter().map(|r| r.version.unwrap());
         versions.collect::<Vec<_>>()
     };
-    assert_eq!(charts(1), ["1.28.0"; 4]);
+    assert_eq!(charts(1), ["1.30.4"; 4]);
     assert_eq!(charts(2), ["1.27.3"; 4]);
     assert_eq!(charts(3), ["2026.1.1"; 2]);
     let shown = |mesh: usize| (&*plan.meshes[mesh].name, &*plan.meshes[mesh].title);

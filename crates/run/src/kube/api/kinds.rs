@@ -61,7 +61,7 @@ kinds! {
     POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents and probes; waits until pods are ready; records why a pod ends during a measurement";
     POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "records of generators, agents and probes";
     POD_PORT_FORWARD = "Pod", "" "v1" "pods/portforward", true, ["get" "create"] + [], Always, "reads records again that a log has lost; profiles of control planes";
-    SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + [], Always, "one for each service of the application";
+    SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + ["get"], Always, "one for each service of the application";
     CONFIG_MAP = "ConfigMap", "" "v1" "configmaps", true, ["get" "list" "create" "patch"] + ["delete"], Always, "specifications of workers; the run's ledger";
     PULL_SECRET = "Secret", "" "v1" "secrets", true, ["get"] + [], NamedSecrets, "the pull secrets that the settings name";
     SECRET = "Secret", "" "v1" "secrets", true, ["create"] + [], PullSecrets, "copies of pull secrets in the run's own namespaces; tare never reads the copies";

@@ -58,14 +58,21 @@ impl Helm {
             .map(drop)
     }
 
-    /// Renders the objects of a release, with its custom resource definitions.
+    /// Renders the objects of a release, with its custom resource definitions, for a version of Kubernetes; without
+    /// one, for that which Helm assumes.
     pub(crate) async fn render(
         &self,
         release: &HelmRelease,
         values: &Value,
+        kubernetes: Option<&str>,
     ) -> Result<Vec<Value>, EnvironmentError> {
         let mut arguments = arguments(&["template"], release);
         arguments.push("--include-crds");
+        arguments.extend(
+            kubernetes
+                .iter()
+                .flat_map(|version| ["--kube-version", version]),
+        );
         let values = serde_json::to_vec(values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
         let name = format!("helm template {}", release.name);

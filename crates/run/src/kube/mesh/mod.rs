@@ -7,7 +7,9 @@ mod role;
 mod uninstall;
 
 pub(crate) use helm::{Helm, documents, tail};
-pub(crate) use install::{MeshInstaller, Resource, apply_manifest, conflict, namespaces, resource};
-pub(crate) use role::items;
+pub(crate) use install::{
+    MeshInstaller, Resource, apply_manifest, conflict, namespaces, resource, values,
+};
 pub use role::{MeshRole, mesh_role};
+pub(crate) use role::{group, items, text};
 pub(crate) use uninstall::differences;

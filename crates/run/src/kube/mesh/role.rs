@@ -47,7 +47,7 @@ pub async fn mesh_role(
     for mesh in meshes {
         for release in &mesh.releases {
             let values = values(mesh, &release.name)?;
-            let objects = helm.render(release, &values).await?;
+            let objects = helm.render(release, &values, None).await?;
             charts.extend(objects.into_iter().flat_map(items));
         }
         // A mesh's own manifests are applied only if it is installed, those for instances always.
@@ -71,11 +71,11 @@ pub(crate) fn items(object: Value) -> Vec<Value> {
     }
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
-fn group(object: &Value) -> &str {
+pub(crate) fn group(object: &Value) -> &str {
     let version = text(object, "/apiVersion");
     version.split_once('/').map_or("", |(group, _)| group)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tare_model::mesh::Platform;
 use tare_model::plan::{GeneratorNode, KubernetesSettings};
 use tare_model::rng::Rng;
 
@@ -30,6 +31,10 @@ pub(crate) struct Node {
     pub(crate) is_for_generators: bool,
     /// Versions of the operating system, kernel, container runtime and kubelet.
     pub(crate) software: String,
+    /// Platform by its marks; `None` if unknown.
+    pub(crate) platform: Option<&'static Platform>,
+    /// Ranges of the addresses of its pods.
+    pub(crate) pod_ranges: Vec<String>,
 }
 
 /// Returns the nodes that a plan may use: Linux, ready, schedulable, with the plan's labels, and without taints that
@@ -94,8 +99,20 @@ fn read(node: &Value, settings: &KubernetesSettings) -> Node {
             text("/status/nodeInfo/containerRuntimeVersion"),
             text("/status/nodeInfo/kubeletVersion")
         ),
+        platform: Platform::of_node(node),
+        pod_ranges: pod_ranges(node),
         name,
     }
+}
+
+fn pod_ranges(node: &Value) -> Vec<String> {
+    let spec = &node["spec"];
+    let all = spec["podCIDRs"].as_array().into_iter().flatten();
+    let mut ranges: Vec<String> = all.filter_map(|r| r.as_str().map(str::to_owned)).collect();
+    if ranges.is_empty() {
+        ranges.extend(spec["podCIDR"].as_str().map(str::to_owned));
+    }
+    ranges
 }
 
 /// Parses a quantity like `16384Ki`; 0 if it is neither KiB nor bytes.
@@ -210,6 +227,8 @@ mod tests {
             is_for_generators: name != "c",
             memory_bytes: 4,
             software: String::new(),
+            platform: None,
+            pod_ranges: Vec::new(),
         }
     }
 

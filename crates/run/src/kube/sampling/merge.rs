@@ -344,6 +344,8 @@ mod tests {
             is_for_generators: true,
             memory_bytes: 1,
             software: String::new(),
+            platform: None,
+            pod_ranges: Vec::new(),
         }
     }
 

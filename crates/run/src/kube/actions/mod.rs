@@ -1,0 +1,172 @@
+//! What a run of a plan would do to a cluster and its nodes, without changing the cluster.
+
+mod objects;
+
+use tare_model::SCHEMA_VERSION;
+use tare_model::actions::{Action, ActionKind, ClusterActions, MeshActions};
+use tare_model::mesh::{Mesh, MeshKubernetes, Platform};
+use tare_model::plan::{KubernetesSettings, Plan, SamplingSource};
+
+use super::api::kubeconfig;
+use super::mesh::{Helm, items, namespaces, values};
+use super::objects::names::GENERATOR;
+use super::objects::{Node, node};
+use super::platform;
+use crate::environment::EnvironmentError;
+
+fn action(kind: ActionKind, object: impl Into<String>, what: impl Into<String>) -> Action {
+    let (object, what) = (object.into(), what.into());
+    Action { kind, object, what }
+}
+
+/// Lists what a run of this plan would do to a cluster. Helm renders the charts of the meshes; requests only read.
+///
+/// # Errors
+/// When the cluster does not respond. A chart that cannot be rendered is an `error` of its mesh.
+pub async fn actions(
+    settings: &KubernetesSettings,
+    plan: &Plan,
+) -> Result<ClusterActions, EnvironmentError> {
+    let api = kubeconfig::connect(settings).await?;
+    let version = api.version().await?;
+    let nodes = node::usable(&api, settings).await?;
+    let platform = platform::find(settings, &nodes);
+    let addresses = platform::addresses(&api, &nodes).await?;
+    let helm = Helm::new(settings);
+    let mut meshes = Vec::new();
+    for mesh in &plan.meshes {
+        let mut found = of_mesh(&helm, &version, mesh, platform.platform).await;
+        let section = mesh.kubernetes.as_deref().filter(|_| found.is_installed);
+        if let Some(section) = section {
+            let section = on_platform(mesh, section, platform.platform);
+            let warning = platform::outside(&section, &addresses);
+            let warning = warning.map(|text| action(ActionKind::Warning, "addresses", text));
+            found.actions.extend(warning);
+        }
+        found.actions.sort();
+        meshes.push(found);
+    }
+    Ok(ClusterActions {
+        schema_version: SCHEMA_VERSION,
+        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+        server: kubeconfig::server(settings)?,
+        kubernetes: version,
+        platform: platform.found,
+        run: of_run(settings, plan, &nodes),
+        nodes: nodes.into_iter().map(|n| n.name).collect(),
+        meshes,
+    })
+}
+
+/// What every trial of a run does.
+fn of_run(settings: &KubernetesSettings, plan: &Plan, nodes: &[Node]) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if settings.sampling == SamplingSource::Agents {
+        let what =
+            "a pod on each node of the trial, also on those with taints: hostPID, runs as root";
+        actions.push(action(ActionKind::NodeAccess, "agents", what));
+        let what = "read /sys/fs/cgroup";
+        actions.push(action(ActionKind::NodeFiles, "agents", what));
+    }
+    match node::choose(nodes, settings, plan.seed, 0).map(|chosen| chosen.len()) {
+        Ok(0) => {}
+        Ok(count) => {
+            let candidates = nodes.iter().filter(|n| n.is_for_generators);
+            let names: Vec<&str> = candidates.map(|n| n.name.as_str()).collect();
+            let what = format!(
+                "{count} of them, others for each block, have the label and the taint {GENERATOR} (NoSchedule) until the \
+                 end of the run"
+            );
+            let object = format!("nodes {}", names.join(", "));
+            actions.push(action(ActionKind::NodeMarks, object, what));
+        }
+        Err(error) => actions.push(action(ActionKind::Warning, "generators", error.to_string())),
+    }
+    let (prefix, instances) = (&settings.namespace_prefix, plan.workload.instances);
+    let what = format!(
+        "one for the run; for each trial one for each of {instances} instances, one for the generators and one, with \
+         the PodSecurity level privileged, for the agents"
+    );
+    actions.push(action(ActionKind::Namespaces, format!("{prefix}-*"), what));
+    actions.sort();
+    actions
+}
+
+/// The definition of a mesh with its version and the values of the platform.
+fn on_platform(
+    mesh: &Mesh,
+    section: &MeshKubernetes,
+    platform: Option<&'static Platform>,
+) -> MeshKubernetes {
+    let mut section = section.clone();
+    if let Some(platform) = platform {
+        platform.apply(&mut section);
+    }
+    let mut mesh = mesh.clone();
+    mesh.kubernetes = Some(Box::new(section));
+    let filled = mesh.with_version_filled().kubernetes;
+    filled.map(|section| *section).unwrap_or_default()
+}
+
+async fn of_mesh(
+    helm: &Helm,
+    version: &str,
+    mesh: &Mesh,
+    platform: Option<&'static Platform>,
+) -> MeshActions {
+    let mut found = MeshActions {
+        mesh: mesh.name.clone(),
+        is_installed: false,
+        actions: Vec::new(),
+        error: None,
+    };
+    let Some(section) = mesh.kubernetes.as_deref() else {
+        return found;
+    };
+    if section.releases.is_empty() {
+        return found;
+    }
+    found.is_installed = true;
+    if let Some(platform) = platform {
+        for (release, values) in platform.values_of(section) {
+            let what = format!("{values}, for {}", platform.title);
+            found
+                .actions
+                .push(action(ActionKind::Values, release, what));
+        }
+        for note in platform.notes_of(section) {
+            let object = platform.title.as_str();
+            found
+                .actions
+                .push(action(ActionKind::Warning, object, note));
+        }
+    }
+    let section = on_platform(mesh, section, platform);
+    let namespaces = namespaces(&section);
+    let what = "created, with the PodSecurity level privileged";
+    let object = namespaces.join(", ");
+    found
+        .actions
+        .push(action(ActionKind::Namespaces, object, what));
+    let mut all = Vec::new();
+    for release in &section.releases {
+        let rendered = match values(&section, &release.name) {
+            Ok(values) => helm.render(release, &values, Some(version)).await,
+            Err(error) => Err(error),
+        };
+        match rendered {
+            Ok(objects) => {
+                let objects = objects.into_iter().flat_map(items);
+                all.extend(objects.map(|o| (release.namespace.clone(), o)));
+            }
+            Err(error) => {
+                found.error = Some(error.to_string());
+                return found;
+            }
+        }
+    }
+    let manifests = section.manifests.iter().cloned();
+    all.extend(manifests.map(|o| (String::new(), o)));
+    found.actions.extend(objects::actions(&all, &namespaces));
+    found
+}

@@ -1,0 +1,75 @@
+//! `tare plan check --cluster`: what a run of a plan would do to a cluster and its nodes.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use tare_model::actions::{Action, ClusterActions};
+use tare_run::kube::actions::actions;
+
+use super::cluster::Flags;
+use super::exit;
+use super::output::Output;
+use super::plan::{read, summary};
+
+/// Lists the actions of a plan on each cluster of the flags. If a chart cannot be rendered, the exit code is that of an
+/// invalid run.
+pub(crate) fn run(
+    plan: &str,
+    sets: &[String],
+    flags: &Flags,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
+    let mut sets = sets.to_vec();
+    sets.push("environment=kubernetes".to_owned());
+    let mut plan = read(plan, &sets)?.plan;
+    flags.apply(&mut plan)?;
+    let settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
+    let runtime = super::runtime()?;
+    let mut all: Vec<ClusterActions> = Vec::new();
+    for settings in flags.each(&settings) {
+        all.push(runtime.block_on(actions(&settings, &plan))?);
+    }
+    output.print(&all, || {
+        let clusters: String = all.iter().map(text).collect();
+        summary(&plan) + &clusters
+    })?;
+    let is_known = all
+        .iter()
+        .flat_map(|c| &c.meshes)
+        .all(|m| m.error.is_none());
+    Ok(match is_known {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(exit::INVALID),
+    })
+}
+
+fn text(cluster: &ClusterActions) -> String {
+    let mut text = format!(
+        "\ncluster {}: Kubernetes {}, platform {}; this check changed nothing\n\na run, whatever the mesh:\n",
+        cluster.server, cluster.kubernetes, cluster.platform
+    );
+    lines(&mut text, &cluster.run);
+    for mesh in &cluster.meshes {
+        let _ = writeln!(text, "\nmesh {}:", mesh.mesh);
+        lines(&mut text, &mesh.actions);
+        match &mesh.error {
+            Some(error) => {
+                let _ = writeln!(
+                    text,
+                    "  {:<11}  the other actions are unknown: {error}",
+                    "ERROR"
+                );
+            }
+            None if !mesh.is_installed => text += "  nothing: tare does not install it\n",
+            None => {}
+        }
+    }
+    text
+}
+
+fn lines(text: &mut String, actions: &[Action]) {
+    for action in actions {
+        let (kind, object, what) = (action.kind.word(), &action.object, &action.what);
+        let _ = writeln!(text, "  {kind:<11}  {object}: {what}");
+    }
+}
