@@ -7,6 +7,8 @@
 mod account;
 #[path = "cluster/applications.rs"]
 mod applications;
+#[path = "cluster/guarded.rs"]
+mod guarded;
 #[path = "support/judged.rs"]
 mod judged;
 #[path = "support/kubectl.rs"]

@@ -41,6 +41,7 @@ func (c *Cluster) controlServices() []Service {
 			"--service-cluster-ip-range="+c.serviceRange(),
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 			"--allow-privileged=true", "--profiling=false",
+			"--audit-policy-file="+c.path("audit-policy.json"), "--audit-log-path="+c.path("audit.log"),
 			// No kube-proxy runs here, so webhooks are called at their pods' addresses.
 			"--enable-aggregator-routing=true"),
 		c.service("kube-controller-manager", c.apiServer(),

@@ -84,6 +84,12 @@ func (c *Cluster) giveUp(why error) error {
 	return errors.Join(why, down(c.Name))
 }
 
+const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+  {"level": "Metadata", "userGroups": ["system:serviceaccounts"],
+   "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
+  {"level": "None"}]}
+`
+
 func (c *Cluster) bringUp() error {
 	for _, dir := range []string{"logs", "images", "etcd"} {
 		if err := os.Mkdir(c.path(dir), 0o700); err != nil {
@@ -92,6 +98,10 @@ func (c *Cluster) bringUp() error {
 	}
 	// Nodes resolve no names outside the cluster.
 	if err := os.WriteFile(c.path("resolv.conf"), nil, 0o644); err != nil {
+		return err
+	}
+	// The audit log, beside the kubeconfig, has who changed or created what.
+	if err := os.WriteFile(c.path("audit-policy.json"), []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
 	if err := c.writeForOthers(); err != nil {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tare_model::observation::{Observation, Part, Usage};
 
 use crate::account::Account;
+use serde_json::Value;
+
 use crate::judged::judged;
 use crate::kubectl::kubectl;
 use crate::{cluster, command, program};
@@ -27,6 +29,37 @@ fn observe(run: &mut Child, account: &Account) -> Output {
         }
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// Returns what a user wrote, from the audit log of the API server: verb, resource, and namespace or name.
+fn writes(user: &str) -> Vec<String> {
+    let kubeconfig = std::env::var("KUBECONFIG").expect("KUBECONFIG must name that of the testbed");
+    let log = std::fs::read_to_string(Path::new(&kubeconfig).with_file_name("audit.log")).unwrap();
+    let events = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let of_user = events.filter(|event| event["user"]["username"] == user);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let write = |event: Value| {
+        let object = &event["objectRef"];
+        let place = match object["namespace"].as_str() {
+            Some(namespace) => namespace.to_owned(),
+            None => text(&object["name"]),
+        };
+        format!(
+            "{} {} {place}",
+            text(&event["verb"]),
+            text(&object["resource"])
+        )
+    };
+    of_user.map(write).collect()
+}
+
+/// Whether a write concerns only the observation's own namespaces, or asks for the user's own rights.
+fn is_of_observation(write: &str) -> bool {
+    let mut words = write.split(' ').skip(1);
+    let (resource, place) = (words.next().unwrap(), words.next().unwrap());
+    place.starts_with("tare-observe-") || resource == "selfsubjectaccessreviews"
 }
 
 #[test]
@@ -58,12 +91,21 @@ fn a_mesh_is_observed_and_a_role_of_somebody_else_survives_it() {
     ];
     let created = kubectl(&create).is_some() && run.try_wait().unwrap().is_none();
     run.wait().unwrap();
+    let writes = writes(&account.user());
     drop(account);
     let removed = kubectl(&["delete", "clusterrole", ROLE]).is_some();
     assert!(created, "the run ended before the role was created");
     assert!(removed, "the run removed the role");
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     judged(&dir);
+    assert!(
+        writes
+            .iter()
+            .any(|w| w.starts_with("patch pods tare-observe-")),
+        "{writes:#?}"
+    );
+    let foreign = writes.iter().filter(|w| !is_of_observation(w));
+    assert_eq!(foreign.collect::<Vec<_>>(), Vec::<&String>::new());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let observed: Observation = serde_json::from_slice(&output.stdout).unwrap();

@@ -93,6 +93,12 @@ impl Account {
         account
     }
 
+    /// Name of the account's user.
+    #[allow(dead_code, reason = "other tests share this file")]
+    pub(crate) fn user(&self) -> String {
+        format!("system:serviceaccount:{0}:{0}", self.name)
+    }
+
     fn bind(&self, role: &str) {
         let name = self.name;
         let binding = format!("{name}-{role}");
@@ -103,7 +109,7 @@ impl Account {
 
     /// Checks what the account may do in all namespaces: verb, resource, and `yes` or `no`.
     fn assert_rights(&self, rights: &[(&str, &str, &str)]) {
-        let who = format!("--as=system:serviceaccount:{0}:{0}", self.name);
+        let who = format!("--as={}", self.user());
         for (verb, what, may) in rights {
             let answer = || {
                 let asked = ["auth", "can-i", verb, what, "--all-namespaces", &who];
