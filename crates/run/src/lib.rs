@@ -12,6 +12,7 @@ pub mod keep;
 pub mod kube;
 mod lines;
 pub mod local;
+pub mod node_check;
 mod now;
 pub mod probe;
 pub mod proc;

@@ -1,6 +1,9 @@
 //! `tare run` with several contexts, against simulated API servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+#[path = "../../run/tests/kube/deep_faults.rs"]
+#[allow(dead_code, reason = "shared with the tests of the environment")]
+mod deep_faults;
 #[path = "../../run/tests/kube/pods.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod pods;
@@ -225,4 +228,71 @@ async fn two_contexts_of_one_cluster_are_rejected() {
     );
     assert!(!dir.path().join("both").exists());
     assert_eq!(blue.world.lock().unwrap().requests, 0);
+}
+
+const DOCTOR: [&str; 6] = [
+    "doctor",
+    "--deep",
+    "--plan",
+    "two.yaml",
+    "--context",
+    "blue",
+];
+
+#[tokio::test]
+async fn the_deep_checks_print_a_line_for_each_fault_of_each_cluster() {
+    let (blue, green) = (Server::start(3).await, Server::start(3).await);
+    green.world.lock().unwrap().deep.failures =
+        [("node2".to_owned(), ("dns_failure", "timed out"))].into();
+    let dir = tempfile::tempdir().unwrap();
+    plan(dir.path());
+    let config = kubeconfig(dir.path(), &[("blue", &blue), ("green", &green)]);
+    let (code, out, errors) = ended(&mut tare(dir.path(), &config, &DOCTOR)).await;
+    assert_eq!(code, Some(0), "{out}\n{errors}");
+    for line in [
+        "ok    nodes        on 3 of 3 nodes (",
+        " clocks ",
+        "ok    dry run ",
+        "ok    removed ",
+    ] {
+        assert!(out.contains(line), "no `{line}` in {out}");
+    }
+    // The pods on the nodes show whether the image can be pulled.
+    assert!(!out.contains("image  "), "{out}");
+    let both = [&DOCTOR[..], &["--context", "green"]].concat();
+    let (code, out, errors) = ended(&mut tare(dir.path(), &config, &both)).await;
+    assert_eq!(code, Some(3), "{out}\n{errors}");
+    let (good, bad) = out.split_once("cluster green\n").unwrap();
+    assert!(!good.contains("BAD"), "{out}");
+    assert!(bad.contains("BAD   dns          a pod on node2 "), "{out}");
+    for server in [&blue, &green] {
+        assert_no_objects_left(server);
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_deep_checks_cleanly() {
+    let blue = Server::start(2).await;
+    // The checks wait for this node.
+    let state = serde_json::json!({"waiting": {"reason": "ContainerCreating"}});
+    blue.world.lock().unwrap().deep.states = [("node1".to_owned(), state)].into();
+    let dir = tempfile::tempdir().unwrap();
+    plan(dir.path());
+    let text = std::fs::read_to_string(dir.path().join("two.yaml")).unwrap();
+    let text = text.replace("ready_within_s: 5", "ready_within_s: 3600");
+    std::fs::write(dir.path().join("two.yaml"), text).unwrap();
+    let config = kubeconfig(dir.path(), &[("blue", &blue)]);
+    let child = tare(dir.path(), &config, &DOCTOR).spawn().unwrap();
+    let pid = Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+    let has_pods = async {
+        while blue.paths("/pods/node-").len() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, has_pods).await.unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let output = tokio::time::timeout(TIMEOUT, child.wait_with_output()).await;
+    let (code, out, errors) = parts_of(output.unwrap().unwrap());
+    assert_eq!(code, Some(130), "{out}\n{errors}");
+    assert_no_objects_left(&blue);
 }

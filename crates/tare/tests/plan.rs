@@ -171,3 +171,13 @@ fn request_bodies_too_large_with_the_cluster_file_are_rejected_before_any_reques
         "{message}"
     );
 }
+
+#[test]
+fn the_role_of_the_deep_checks_is_printed_only_with_them() {
+    let deep = good(&["doctor", "--rbac", "--deep"], "");
+    assert!(
+        deep.contains("name: tare-deep") && deep.contains("endpointslices"),
+        "{deep}"
+    );
+    assert!(!good(&["doctor", "--rbac"], "").contains("endpointslices"));
+}

@@ -6,6 +6,7 @@ pub mod capacity;
 pub mod hist;
 pub mod layout;
 mod manifest;
+pub mod node_check;
 pub mod overload;
 pub mod probe;
 pub mod record;

@@ -20,6 +20,7 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use crate::lines::Lines;
+use crate::now::unix_ns;
 
 mod store;
 
@@ -31,6 +32,8 @@ pub const PORT: u16 = 19_797;
 pub const BYTES_MAX: u64 = 128 << 20;
 /// How long the records can be read after the worker has ended.
 const AFTER_END: Duration = Duration::from_secs(120);
+/// A request for the clock of this node; see [`serve`].
+pub(crate) const CLOCK: &str = "clock";
 /// Longest time of one request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
@@ -123,7 +126,8 @@ fn code(status: ExitStatus) -> u8 {
 }
 
 /// Answers requests. A request is a line with the number of the first line to send. After the lines follows `end` and the
-/// number of the line that comes next.
+/// number of the line that comes next. The request [`CLOCK`] is answered at once with `clock` and the time of this node, in
+/// nanoseconds of Unix time; more requests may follow on the same connection.
 async fn serve(listener: TcpListener, store: Rc<RefCell<Store>>) {
     loop {
         if let Ok((connection, _)) = listener.accept().await {
@@ -138,9 +142,18 @@ async fn serve(listener: TcpListener, store: Rc<RefCell<Store>>) {
 }
 
 async fn answer(mut connection: TcpStream, store: &RefCell<Store>) -> io::Result<()> {
-    let (reader, writer) = connection.split();
+    let (reader, mut writer) = connection.split();
+    let mut reader = BufReader::new(reader);
     let mut request = String::new();
-    BufReader::new(reader).read_line(&mut request).await?;
+    loop {
+        request.clear();
+        reader.read_line(&mut request).await?;
+        if request.trim() != CLOCK {
+            break;
+        }
+        let answer = format!("{CLOCK} {}\n", unix_ns());
+        writer.write_all(answer.as_bytes()).await?;
+    }
     let from = request.trim().parse().map_err(io::Error::other)?;
     let (mut kept, next) = store.borrow().read(from)?;
     let mut writer = tokio::io::BufWriter::new(writer);

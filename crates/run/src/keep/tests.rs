@@ -74,6 +74,13 @@ fn records_are_numbered_and_can_be_read_again_while_the_worker_runs_and_after_it
     assert_eq!(ask(kept.port, "1\n"), "1 a b\n2 c\n3 d\nend 4\n");
     assert_eq!(ask(kept.port, "4\n"), "end 4\n");
     assert_eq!(ask(kept.port, "nothing\n"), "", "no number, no answer");
+    let clocks = ask(kept.port, "clock\nclock\n4\n");
+    let [first, second, end] = clocks.lines().collect::<Vec<_>>()[..] else {
+        panic!("{clocks}");
+    };
+    let time = |line: &str| line.strip_prefix("clock ").unwrap().parse::<u64>().unwrap();
+    assert!(time(first) <= time(second) && time(second) <= unix_ns());
+    assert_eq!(end, "end 4");
     assert!(!kept.thread.is_finished());
 }
 

@@ -1,4 +1,13 @@
-//! Checks before a run whether a cluster can run it, without changing the cluster.
+//! Checks before a run whether a cluster can run it. Only the deep checks create something.
+
+mod capacity;
+mod clock;
+mod deep;
+mod dry_run;
+mod network;
+mod nodes;
+mod planned;
+mod webhooks;
 
 use std::collections::BTreeSet;
 
@@ -17,6 +26,8 @@ use super::objects::names::MANAGED;
 use super::objects::{Node, Pod, node};
 use super::platform;
 use crate::environment::EnvironmentError;
+
+pub use deep::examine_deep;
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +63,7 @@ fn note(what: &str, found: impl Into<String>) -> Check {
     check(what, None, found)
 }
 
-/// Checks a cluster for a run with these meshes and this graph.
+/// Checks a cluster for a run with these meshes and this graph, without changing it.
 ///
 /// # Errors
 /// When the cluster does not respond.

@@ -109,7 +109,7 @@ pub(crate) struct LedgerEntry {
     pub(crate) namespace: String,
     /// Absent if the ledger does not exist or is damaged.
     pub(crate) ledger: Option<Ledger>,
-    /// Whether it is that of `tare observe`, which installs nothing.
+    /// Whether it is that of `tare observe` or `tare doctor --deep`, which install nothing.
     is_observation: bool,
 }
 

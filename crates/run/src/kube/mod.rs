@@ -19,7 +19,7 @@ mod sampling;
 mod trial;
 mod wait;
 
-pub use api::kinds::role_yaml;
+pub use api::kinds::{deep_role_yaml, role_yaml};
 pub use api::kubeconfig::server;
 pub use environment::Kubernetes;
 pub use leftovers::{clean, leftovers};

@@ -3,6 +3,8 @@
 
 mod application;
 mod container_ends;
+mod deep;
+mod deep_faults;
 mod interrupted_runs;
 mod large;
 mod observe;

@@ -32,6 +32,7 @@ impl World {
         let lines = match role.as_str() {
             "agent" => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05, 0.0),
             "probe" => self.probe_records(&serde_json::from_str(spec).ok()?),
+            "node-check" => self.deep.records(pod)?,
             _ => {
                 let spec: LoadSpec = serde_json::from_str(spec).ok()?;
                 let lines = tare_fake::load_records(&spec, self.median_ns);

@@ -11,8 +11,12 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 /// Forwards a port behind which a worker serves its numbered records: subprotocol `v4.channel.k8s.io`, with the data in
-/// channel 0 and errors in channel 1.
-pub(crate) fn forward(mut request: Request<Incoming>, kept: Vec<String>) -> Response<Full<Bytes>> {
+/// channel 0 and errors in channel 1. The clock of the worker is ahead by `ahead_ns`.
+pub(crate) fn forward(
+    mut request: Request<Incoming>,
+    kept: Vec<String>,
+    ahead_ns: i64,
+) -> Response<Full<Bytes>> {
     let key = &request.headers()["sec-websocket-key"];
     let accept = derive_accept_key(key.as_bytes());
     let query = request.uri().query().unwrap_or("");
@@ -36,6 +40,13 @@ pub(crate) fn forward(mut request: Request<Incoming>, kept: Vec<String>) -> Resp
             let Some(asked) = data.strip_prefix(&[0]).filter(|d| !d.is_empty()) else {
                 continue;
             };
+            if asked == b"clock\n" {
+                let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+                let clock = format!("clock {}\n", now.as_nanos() as i64 + ahead_ns);
+                let data = [&[0], clock.as_bytes()].concat();
+                socket.send(Message::binary(data)).await.unwrap();
+                continue;
+            }
             let from: usize = std::str::from_utf8(asked).unwrap().trim().parse().unwrap();
             let lines = kept.iter().skip(from - 1).cloned();
             let end = format!("end {}\n", kept.len() + 1);

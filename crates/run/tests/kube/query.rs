@@ -1,4 +1,4 @@
-//! The queries of requests to the simulated API server.
+//! The paths and queries of requests to the simulated API server.
 
 use serde_json::Value;
 
@@ -31,4 +31,42 @@ pub(crate) fn decoded(text: &str) -> String {
         }
     }
     String::from_utf8(out).unwrap()
+}
+
+/// The kinds that the server lists for a group and version: kind, plural, and whether it is namespaced.
+pub(crate) fn kinds(path: &str) -> Option<&'static [(&'static str, &'static str, bool)]> {
+    Some(match path {
+        "/api/v1" => &[
+            ("Namespace", "namespaces", false),
+            ("Service", "services", true),
+            ("ConfigMap", "configmaps", true),
+            ("Secret", "secrets", true),
+            ("ServiceAccount", "serviceaccounts", true),
+        ],
+        "/apis/apps/v1" => &[
+            ("Deployment", "deployments", true),
+            ("StatefulSet", "statefulsets", true),
+        ],
+        "/apis/rbac.authorization.k8s.io/v1" => &[("ClusterRole", "clusterroles", false)],
+        _ => return None,
+    })
+}
+
+/// Whether a path addresses all objects of a kind.
+pub(crate) fn is_list(path: &str) -> bool {
+    let plural = path.rsplit('/').next().unwrap_or("");
+    let in_namespace = path.contains("/namespaces/") && path.split('/').count().is_multiple_of(2);
+    [
+        "namespaces",
+        "nodes",
+        "pods",
+        "configmaps",
+        "services",
+        "endpointslices",
+    ]
+    .contains(&plural)
+        || plural.ends_with("definitions")
+        || plural.ends_with("configurations")
+        || plural.starts_with("clusterrole")
+        || (in_namespace && plural.ends_with('s') && path.starts_with("/apis"))
 }

@@ -15,8 +15,9 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
+use crate::deep_faults::DeepFaults;
 use crate::port_forward::forward;
-use crate::query::{decoded, selected};
+use crate::query::{decoded, is_list, kinds, selected};
 use crate::rbac::{Right, Roles};
 
 /// The media type with which a client asks for a list of metadata.
@@ -84,6 +85,8 @@ pub(crate) struct World {
     pub(crate) rotated_logs: usize,
     /// Whether workers still keep the records that a log has lost.
     pub(crate) forgets_records: bool,
+    /// Faults that only the deep checks find.
+    pub(crate) deep: DeepFaults,
     version: u64,
 }
 
@@ -203,6 +206,7 @@ impl World {
             }
             false => json!({"running": {}}),
         };
+        let state = self.deep.state(&self.objects[path]).unwrap_or(state);
         let pod = self.objects.get_mut(path).unwrap();
         if self.injects_probes && role(pod) == "probe" {
             let containers = pod["spec"]["containers"].as_array_mut().unwrap();
@@ -215,6 +219,9 @@ impl World {
         }
         pod["status"] = json!({"phase": "Pending", "containerStatuses": [
             {"name": "tare", "containerID": "containerd://agent", "state": state}]});
+        if role(pod) == "node-check" {
+            pod["status"]["podIP"] = self.deep.pod_ip().into();
+        }
     }
 
     /// Returns why a request is refused, and records the right that it uses.
@@ -349,25 +356,6 @@ fn containers(spec: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The kinds that the server lists for a group and version: kind, plural, and whether it is namespaced.
-fn kinds(path: &str) -> Option<&'static [(&'static str, &'static str, bool)]> {
-    Some(match path {
-        "/api/v1" => &[
-            ("Namespace", "namespaces", false),
-            ("Service", "services", true),
-            ("ConfigMap", "configmaps", true),
-            ("Secret", "secrets", true),
-            ("ServiceAccount", "serviceaccounts", true),
-        ],
-        "/apis/apps/v1" => &[
-            ("Deployment", "deployments", true),
-            ("StatefulSet", "statefulsets", true),
-        ],
-        "/apis/rbac.authorization.k8s.io/v1" => &[("ClusterRole", "clusterroles", false)],
-        _ => return None,
-    })
-}
-
 type Answer = Response<Full<Bytes>>;
 
 fn watches(parts: &Parts) -> bool {
@@ -417,17 +405,6 @@ fn or_not_found(object: Option<&Value>) -> Answer {
     }
 }
 
-/// Whether a path addresses all objects of a kind.
-fn is_list(path: &str) -> bool {
-    let plural = path.rsplit('/').next().unwrap_or("");
-    let in_namespace = path.contains("/namespaces/") && path.split('/').count().is_multiple_of(2);
-    ["namespaces", "nodes", "pods", "configmaps", "services"].contains(&plural)
-        || plural.ends_with("definitions")
-        || plural.ends_with("configurations")
-        || plural.starts_with("clusterrole")
-        || (in_namespace && plural.ends_with('s') && path.starts_with("/apis"))
-}
-
 async fn answer(
     world: Arc<Mutex<World>>,
     request: Request<Incoming>,
@@ -439,7 +416,9 @@ async fn answer(
             return Ok(message(StatusCode::FORBIDDEN, &why));
         }
         let kept = locked.kept(pod);
-        return Ok(forward(Request::from_parts(parts, body), kept));
+        let ahead_ns = locked.objects.get(pod).map(|p| locked.deep.ahead_ns(p));
+        let request = Request::from_parts(parts, body);
+        return Ok(forward(request, kept, ahead_ns.unwrap_or(0)));
     }
     let body = body
         .collect()
@@ -559,6 +538,12 @@ impl World {
 
     fn patch(&mut self, parts: &Parts, path: &str, body: &[u8]) -> Answer {
         let patch: Value = serde_json::from_slice(body).unwrap();
+        if parts.uri.query().is_some_and(|q| q.contains("dryRun=All")) {
+            return match self.deep.refusal(&patch) {
+                Some((status, why)) => message(status, &why),
+                None => reply(StatusCode::OK, &patch),
+            };
+        }
         let merge = parts.headers["content-type"] == "application/merge-patch+json";
         let object = if merge {
             let mut object = self.objects[path].clone();

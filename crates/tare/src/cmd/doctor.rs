@@ -5,11 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use tare_model::mesh::Mesh;
-use tare_run::kube::{doctor, mesh_role, role_yaml, with_named_platform};
+use tare_model::plan::Plan;
+use tare_run::kube::doctor::Check;
+use tare_run::kube::{deep_role_yaml, doctor, mesh_role, role_yaml, with_named_platform};
 
 use super::exit;
 
-/// Check whether a cluster can run a plan, without changing the cluster.
+/// Check whether a cluster can run a plan, without changing the cluster
+///
+/// With --deep, also place a pod on each node (at most 50), and try everything that a run would create in server-side dry
+/// runs, in namespaces that are removed at the end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Environment to check: kubernetes.
@@ -29,7 +34,15 @@ pub(crate) struct Args {
     /// With --plan: omit the permissions to install its meshes, because they are installed already.
     #[arg(long, requires = "plan")]
     without_meshes: bool,
+    /// Also check with objects on the cluster: whether a pod of tare starts on each node and what it reaches, clocks, webhooks,
+    /// capacity, networks, and what admission refuses. With --rbac: also print the role for this. Without --plan, the objects
+    /// are those of the built-in plan cluster-quick without meshes.
+    #[arg(long)]
+    deep: bool,
 }
+
+/// The plan whose objects the deep checks try if the command line has none.
+const DEEP_PLAN: &str = "cluster-quick";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.environment != "kubernetes" {
@@ -38,17 +51,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.environment
         );
     }
+    let plan = plan(&args)?;
     let (mut meshes, mut graph) = (Vec::new(), None);
-    let clusters = match &args.plan {
+    let clusters = match &plan {
         None => args.cluster.settings()?,
         Some(plan) => {
-            let mut source = super::plan::read(plan, &["environment=kubernetes".to_owned()])?;
-            args.cluster.apply(&mut source.plan)?;
-            let filled = source.plan.meshes.iter().map(Mesh::with_version_filled);
+            let filled = plan.meshes.iter().map(Mesh::with_version_filled);
             meshes = filled.collect();
-            graph = Some(source.plan.workload.graph);
-            args.cluster
-                .each(&source.plan.kubernetes.unwrap_or_default())
+            graph = Some(&plan.workload.graph);
+            let settings = plan.kubernetes.as_deref().cloned();
+            args.cluster.each(&settings.unwrap_or_default())
         }
     };
     let runtime = super::runtime()?;
@@ -63,8 +75,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let meshes = with_named_platform(&clusters[0], &meshes);
         let sections = meshes.iter().filter_map(|m| m.kubernetes.as_deref());
         let sections: Vec<_> = sections.filter(|_| !args.without_meshes).collect();
-        let more = runtime.block_on(mesh_role(&clusters[0], &sections, graph.as_ref()))?;
+        let more = runtime.block_on(mesh_role(&clusters[0], &sections, graph))?;
         let mut role = role_yaml(&clusters[0]) + &more.yaml();
+        if args.deep {
+            role += &deep_role_yaml();
+        }
         if args.plan.is_none() {
             role += "# To install the meshes of a plan, tare needs more rights: tare doctor --rbac --plan PLAN\n";
         }
@@ -72,12 +87,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut bad = false;
+    let stop = match args.deep {
+        true => Some(super::run::stop_on_signal("Removing what was created")?),
+        false => None,
+    };
     for settings in &clusters {
         if clusters.len() > 1 {
             let context = settings.context.as_deref().unwrap_or_default();
             writeln!(out, "cluster {context}")?;
         }
-        let checks = match runtime.block_on(doctor::examine(settings, &installed, graph.as_ref())) {
+        let checks = match runtime.block_on(doctor::examine(settings, &installed, graph)) {
             // The other clusters are still checked.
             Err(error) if clusters.len() > 1 => {
                 writeln!(out, "{:<5} {error}", "BAD")?;
@@ -86,13 +105,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             checks => checks?,
         };
-        for check in &checks {
-            let word = match check.good {
-                Some(true) => "ok",
-                Some(false) => "BAD",
-                None => "note",
+        // Below, a pod on each node shows it.
+        let is_shown = |check: &&Check| {
+            !args.deep || !["image", "architecture"].contains(&check.what.as_str())
+        };
+        let mut checks: Vec<Check> = checks.into_iter().filter(|c| is_shown(&c)).collect();
+        write_lines(&mut out, &checks)?;
+        if let Some((plan, stop)) = plan.as_ref().zip(stop.as_ref()) {
+            let asked = stop.asked.clone();
+            let examined = runtime.block_on(doctor::examine_deep(settings, plan, asked))?;
+            let Some(deep) = examined else {
+                return Ok(ExitCode::from(exit::INTERRUPTED));
             };
-            writeln!(out, "{word:<5} {:<12} {}", check.what, check.found)?;
+            write_lines(&mut out, &deep)?;
+            checks.extend(deep);
         }
         bad |= checks.iter().any(|c| c.good == Some(false));
     }
@@ -101,4 +127,37 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Returns the plan of the command line, with the settings of the cluster; `None` if none is needed.
+fn plan(args: &Args) -> anyhow::Result<Option<Plan>> {
+    let name = match &args.plan {
+        Some(plan) => plan.as_str(),
+        None if args.deep && !args.rbac => DEEP_PLAN,
+        None => return Ok(None),
+    };
+    let mut source = super::plan::read(name, &["environment=kubernetes".to_owned()])?;
+    if args.plan.is_none() {
+        source.plan.meshes.retain(|m| m.kubernetes.is_none());
+    }
+    args.cluster.apply(&mut source.plan)?;
+    if args.without_meshes {
+        let meshes = source.plan.meshes.iter_mut();
+        for section in meshes.filter_map(|m| m.kubernetes.as_mut()) {
+            section.releases.clear();
+        }
+    }
+    Ok(Some(source.plan))
+}
+
+fn write_lines(out: &mut impl Write, checks: &[Check]) -> std::io::Result<()> {
+    for check in checks {
+        let word = match check.good {
+            Some(true) => "ok",
+            Some(false) => "BAD",
+            None => "note",
+        };
+        writeln!(out, "{word:<5} {:<12} {}", check.what, check.found)?;
+    }
+    out.flush()
 }

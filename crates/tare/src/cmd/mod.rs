@@ -24,6 +24,7 @@ mod load;
 mod man;
 mod mde;
 mod merge;
+mod node_check;
 mod observe;
 pub(crate) mod output;
 mod patrol;
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     Probe(probe::Args),
     #[command(hide = true)]
     Keep(keep::Args),
+    #[command(hide = true)]
+    NodeCheck(node_check::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
 }
@@ -101,6 +104,7 @@ impl Command {
             Self::Agent(args) => agent::run(args),
             Self::Probe(args) => probe::run(args),
             Self::Keep(args) => keep::run(args),
+            Self::NodeCheck(args) => node_check::run(args),
             Self::Exec(args) => exec::run(args),
         }
     }

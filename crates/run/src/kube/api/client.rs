@@ -294,6 +294,25 @@ impl ApiClient {
             .await
     }
 
+    /// Applies objects in server-side dry runs, several at a time: admission decides, and nothing is stored. Each has the
+    /// path of its kind. Returns the results in the same order. Does not retry, because a webhook that does not respond
+    /// would be an error of the server each time. An error contains no values of the objects.
+    pub(crate) async fn dry_run_all<'o>(
+        &self,
+        objects: impl Iterator<Item = (String, &'o Value)>,
+    ) -> Vec<Result<(), ApiError>> {
+        let apply = |(path, object): (String, &'o Value)| async move {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let mut params = PatchParams::apply(FIELD_MANAGER).force();
+            params.dry_run = true;
+            let request = Request::new(path).patch(name, &params, &Patch::Apply(object))?;
+            let applied = self.send_for_json(&request).await;
+            applied.map(drop).map_err(ApiError::without_values)
+        };
+        let requests = stream::iter(objects.map(apply).collect::<Vec<_>>());
+        requests.buffered(CONCURRENT_MAX).collect().await
+    }
+
     /// Changes some fields of a cluster-scoped object by a merge patch.
     pub(crate) async fn merge(
         &self,

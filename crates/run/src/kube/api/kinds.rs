@@ -37,6 +37,8 @@ pub(crate) enum Needed {
     NamedSecrets,
     /// Runs with `sampling: kubelet`.
     Kubelet,
+    /// No run; `tare doctor --deep`.
+    Deep,
 }
 
 macro_rules! kinds {
@@ -74,6 +76,7 @@ kinds! {
     CLUSTER_ROLE = "ClusterRole", "rbac.authorization.k8s.io" "v1" "clusterroles", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
     CLUSTER_ROLE_BINDING = "ClusterRoleBinding", "rbac.authorization.k8s.io" "v1" "clusterrolebindings", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
     GATEWAY_CLASS = "GatewayClass", "gateway.networking.k8s.io" "v1" "gatewayclasses", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
+    ENDPOINT_SLICE = "EndpointSlice", "discovery.k8s.io" "v1" "endpointslices", true, ["list"] + [], Deep, "finds webhooks whose Service has no ready pod";
 }
 
 /// Kinds that a snapshot compares, all of them cluster-scoped.
@@ -136,6 +139,7 @@ pub(crate) fn needed(settings: &KubernetesSettings) -> impl Iterator<Item = &'st
             Needed::Always => true,
             Needed::PullSecrets | Needed::NamedSecrets => secrets,
             Needed::Kubelet => kubelet,
+            Needed::Deep => false,
         };
         needed && !kind.verbs.is_empty()
     })
@@ -153,6 +157,17 @@ pub fn role_yaml(settings: &KubernetesSettings) -> String {
     }
     text += "  # reads version and health, and discovers a mesh's own kinds\n  - nonResourceURLs: [/version, /livez, /readyz, /apis, /apis/*, /api, /api/*]\n    verbs: [get]\n";
     text + &pull_secrets_role_yaml(settings, "tare-pull-secrets")
+}
+
+/// Returns the role that `tare doctor --deep` needs besides that of a run, as YAML.
+#[must_use]
+pub fn deep_role_yaml() -> String {
+    let kinds = KINDS.iter().filter(|kind| kind.needed == Needed::Deep);
+    let rules: String = kinds.map(|k| rule_yaml(k, k.verbs, k.why)).collect();
+    format!(
+        "---\n# For `tare doctor --deep` only\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-deep\nrules:\n{rules}"
+    )
 }
 
 /// Returns a rule of a printed role.

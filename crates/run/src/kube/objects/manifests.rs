@@ -380,6 +380,28 @@ pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &st
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
 }
 
+/// Pod that checks a node for `tare doctor --deep`, bound to the node. Its specification is in the ConfigMap `map`. With
+/// `as_agent`, it has the privileges of an agent.
+pub(crate) fn node_check(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    (node, name, map): (&str, &str, &str),
+    as_agent: bool,
+) -> Value {
+    let mut pod = match as_agent {
+        true => agent(names, settings, node, name, (map, "0.json".into()), false),
+        false => probe(names, settings, name),
+    };
+    pod["metadata"]["labels"][ROLE] = "node-check".into();
+    let spec = &mut pod["spec"];
+    spec["nodeName"] = node.into();
+    spec["volumes"][0]["configMap"]["name"] = map.into();
+    let worker = ["node-check", "--spec", "/spec/0.json"];
+    let args = [&["keep", "--dir", RECORDS, "--"], &worker[..]].concat();
+    spec["containers"][0]["args"] = json!(args);
+    pod
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::names::Names;

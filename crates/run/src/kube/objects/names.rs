@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 pub(crate) const RUN: &str = "tare.run/id";
 /// Label of all objects of a trial.
 pub(crate) const TRIAL: &str = "tare.run/trial";
-/// Label of the namespace of `tare observe`, beside [`RUN`].
+/// Label of the namespace of `tare observe` and `tare doctor --deep`, which install nothing, beside [`RUN`].
 pub(crate) const OBSERVATION: &str = "tare.run/observation";
 /// Label and taint of the node that is reserved for generators; its value is the run.
 pub(crate) const GENERATOR: &str = "tare.run/generator";
-/// Label of a pod: `application`, `generator`, `agent` or `probe`.
+/// Label of a pod: `application`, `generator`, `agent`, `probe` or `node-check`.
 pub(crate) const ROLE: &str = "tare.run/role";
 /// Label of a pod: the instance of the application.
 pub(crate) const INSTANCE: &str = "tare.run/instance";

@@ -160,7 +160,12 @@ impl Prober {
 }
 
 /// Reads the lines of a log until the final record, the end of the log, or the end of the time.
-async fn records(api: &ApiClient, events: Events, log: PodLog, within: Duration) -> Vec<String> {
+pub(crate) async fn records(
+    api: &ApiClient,
+    events: Events,
+    log: PodLog,
+    within: Duration,
+) -> Vec<String> {
     let (sender, mut lines) = mpsc::channel(BUFFERED_LINES_MAX);
     let mut all = Vec::new();
     let follow = async {

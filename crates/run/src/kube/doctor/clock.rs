@@ -1,0 +1,208 @@
+//! The offset of a node's clock from the clock of this machine.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::{Check, failed, note, passed};
+use crate::keep;
+use crate::kube::api::ApiClient;
+use crate::lines::Lines;
+use crate::now::unix_ns;
+
+/// Largest offset that is not a fault: 100 ms. The window of a trial is a time of the generators' clocks, and the samples of
+/// the agents carry the times of their nodes. An offset shifts the samples against the window: of a window of 10 s, 100 ms
+/// is 1 %.
+const OFFSET_NS_MAX: i64 = 100_000_000;
+/// Number of exchanges, of which the shortest counts.
+const EXCHANGES: usize = 5;
+/// Longest time of all exchanges.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// How far a clock is ahead of that of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Offset {
+    pub(super) ns: i64,
+    /// The true offset is within `ns` plus or minus this.
+    pub(super) uncertainty_ns: i64,
+}
+
+impl Offset {
+    /// The offset of a clock that showed `clock_ns` at some time between `sent_ns` and `received_ns` of this machine. The
+    /// uncertainty is half of the time between the two, whatever the delays in both directions are.
+    ///
+    /// Source: Cristian, Probabilistic clock synchronization, Distributed Computing 3 (1989).
+    pub(super) fn between(sent_ns: u64, clock_ns: u64, received_ns: u64) -> Self {
+        let width = received_ns.saturating_sub(sent_ns) as i64;
+        Self {
+            ns: clock_ns as i64 - sent_ns as i64 - width / 2,
+            uncertainty_ns: (width + 1) / 2,
+        }
+    }
+
+    fn is_over(self) -> bool {
+        self.ns.abs() - self.uncertainty_ns > OFFSET_NS_MAX
+    }
+
+    fn is_under(self) -> bool {
+        self.ns.abs() + self.uncertainty_ns <= OFFSET_NS_MAX
+    }
+
+    fn ms(self) -> f64 {
+        self.ns as f64 / 1e6
+    }
+
+    fn words(self) -> String {
+        let word = if self.ns < 0 { "behind" } else { "ahead of" };
+        format!(
+            "{:.1} ms {word} this machine (± {:.1} ms)",
+            self.ms().abs(),
+            self.uncertainty_ns as f64 / 1e6
+        )
+    }
+}
+
+/// Asks `tare keep` in a pod for its clock, through a forwarded port. Fails with what was found.
+pub(super) async fn measure(api: &ApiClient, pod: (&str, &str)) -> Result<Offset, String> {
+    let exchange = async {
+        let stream = api.port_forward(pod, keep::PORT).await?;
+        let (reader, mut writer) = tokio::io::split(stream);
+        let mut lines = Lines::new(reader);
+        let mut best: Option<Offset> = None;
+        for _ in 0..EXCHANGES {
+            let (sent_ns, start) = (unix_ns(), Instant::now());
+            let request = format!("{}\n", keep::CLOCK);
+            let asked = writer.write_all(request.as_bytes()).await;
+            asked.map_err(|e| e.to_string())?;
+            let line = lines.next().await.map_err(|e| e.to_string())?;
+            // This machine's clock may be set meanwhile, its monotonic clock not.
+            let received_ns = sent_ns + start.elapsed().as_nanos() as u64;
+            let clock = line
+                .as_deref()
+                .and_then(|l| l.strip_prefix(keep::CLOCK)?.trim().parse().ok())
+                .ok_or("the pod did not answer with its clock")?;
+            let offset = Offset::between(sent_ns, clock, received_ns);
+            best = match best {
+                Some(best) if best.uncertainty_ns <= offset.uncertainty_ns => Some(best),
+                _ => Some(offset),
+            };
+        }
+        best.ok_or_else(|| "no exchange".to_owned())
+    };
+    match timeout(WITHIN, exchange).await {
+        Ok(measured) => measured,
+        Err(_) => Err(format!("no clock within {} s", WITHIN.as_secs())),
+    }
+}
+
+/// Checks the offsets of nodes.
+pub(super) fn check(offsets: &[(String, Offset)]) -> Vec<Check> {
+    const WHY: &str =
+        "samples of agents and the start of generators carry the times of their nodes";
+    let over: Vec<&(String, Offset)> = offsets.iter().filter(|(_, o)| o.is_over()).collect();
+    let (Some(least), Some(most)) = (
+        offsets.iter().map(|(_, o)| o).min_by_key(|o| o.ns),
+        offsets.iter().map(|(_, o)| o).max_by_key(|o| o.ns),
+    ) else {
+        return Vec::new();
+    };
+    let uncertainty = offsets.iter().map(|(_, o)| o.uncertainty_ns).max();
+    let uncertainty_ms = uncertainty.unwrap_or(0) as f64 / 1e6;
+    let range = format!(
+        "{} nodes are {:+.1} to {:+.1} ms from this machine (± {uncertainty_ms:.1} ms or less)",
+        offsets.len(),
+        least.ms(),
+        most.ms()
+    );
+    let nodes_agree = most.ns - least.ns <= OFFSET_NS_MAX;
+    if over.len() == offsets.len() && offsets.len() > 1 && nodes_agree {
+        let found =
+            format!("{range}, but agree: set the clock of this machine, for example with chrony");
+        return vec![failed("clocks", found)];
+    }
+    if !over.is_empty() {
+        let bad = |(node, offset): &&(String, Offset)| {
+            let words = offset.words();
+            let found =
+                format!("{node} is {words}: {WHY}; synchronise it, for example with chrony");
+            failed("clocks", found)
+        };
+        return over.iter().map(bad).collect();
+    }
+    match offsets.iter().find(|(_, offset)| !offset.is_under()) {
+        Some((node, offset)) => vec![note(
+            "clocks",
+            format!(
+                "not decided: {node} is {}, and up to {} ms is good",
+                offset.words(),
+                OFFSET_NS_MAX / 1_000_000
+            ),
+        )],
+        None => vec![passed("clocks", range)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn offset(ms: i64, uncertainty_ms: i64) -> Offset {
+        Offset {
+            ns: ms * MS,
+            uncertainty_ns: uncertainty_ms * MS,
+        }
+    }
+
+    #[test]
+    fn the_interval_contains_the_true_offset_whatever_the_delays_are() {
+        for (there, back) in [(0, 40), (40, 0), (13, 27)] {
+            for ahead in [-500_i64, 0, 500] {
+                let sent = 10_000_i64;
+                let clock = sent + there + ahead;
+                let found =
+                    Offset::between(sent as u64, clock as u64, (sent + there + back) as u64);
+                assert_eq!(found.uncertainty_ns, 20);
+                assert!((found.ns - ahead).abs() <= 20, "{found:?} {ahead}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_offset_that_is_certain_is_named() {
+        let of = |all: &[(i64, i64)]| {
+            let named = all.iter().enumerate();
+            let all: Vec<_> = named
+                .map(|(i, (ms, u))| (format!("n{i}"), offset(*ms, *u)))
+                .collect();
+            let checks = check(&all);
+            checks
+                .into_iter()
+                .map(|c| (c.good, c.found))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(&[(1, 2), (-40, 5)]),
+            [(
+                Some(true),
+                "2 nodes are -40.0 to +1.0 ms from this machine (± 5.0 ms or less)".to_owned()
+            )]
+        );
+        let found = of(&[(0, 1), (-250, 1)]);
+        assert_eq!((found.len(), found[0].0), (1, Some(false)));
+        let start = "n1 is 250.0 ms behind this machine (± 1.0 ms): ";
+        assert!(found[0].1.starts_with(start), "{found:?}");
+        let all = of(&[(250, 1), (260, 1)]);
+        assert_eq!((all.len(), all[0].0), (1, Some(false)));
+        assert!(
+            all[0].1.contains("set the clock of this machine"),
+            "{all:?}"
+        );
+        // The interval reaches over the limit.
+        assert_eq!(of(&[(0, 1), (90, 20)])[0].0, None);
+        assert_eq!(of(&[(0, 1), (110, 20)])[0].0, None);
+        assert!(of(&[]).is_empty());
+    }
+}
