@@ -1,6 +1,9 @@
 //! `tare plan check --cluster` and `tare doctor` on simulated platforms, with a stub of Helm.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+#[path = "../../run/tests/kube/deep_faults.rs"]
+#[allow(dead_code, reason = "shared with the tests of the environment")]
+mod deep_faults;
 #[path = "../../run/tests/kube/pods.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod pods;

@@ -37,12 +37,7 @@ pub(super) fn cluster_networks(
             "those of the meshes contain the pods on the nodes",
         )
     };
-    Some(
-        installed
-            .iter()
-            .find_map(|m| outside(m))
-            .unwrap_or_else(good),
-    )
+    Some(installed.iter().find_map(outside).unwrap_or_else(good))
 }
 
 /// Looks for the kinds of the Gateway API that the meshes' objects have; `None` if no mesh needs it.
