@@ -3,6 +3,7 @@
 
 mod application;
 mod container_ends;
+mod detached;
 mod interrupted_runs;
 mod large;
 mod observe;

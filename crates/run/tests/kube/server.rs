@@ -84,6 +84,12 @@ pub(crate) struct World {
     pub(crate) rotated_logs: usize,
     /// Whether workers still keep the records that a log has lost.
     pub(crate) forgets_records: bool,
+    /// Logs of the pods of a detached run, by the name of the pod.
+    pub(crate) outputs: BTreeMap<String, String>,
+    /// The run directory on the volume of a detached run.
+    pub(crate) volume: PathBuf,
+    /// The next transfers, of this number, break in the middle.
+    pub(crate) broken_transfers: usize,
     version: u64,
 }
 
@@ -421,7 +427,16 @@ fn or_not_found(object: Option<&Value>) -> Answer {
 fn is_list(path: &str) -> bool {
     let plural = path.rsplit('/').next().unwrap_or("");
     let in_namespace = path.contains("/namespaces/") && path.split('/').count().is_multiple_of(2);
-    ["namespaces", "nodes", "pods", "configmaps", "services"].contains(&plural)
+    let known = [
+        "namespaces",
+        "nodes",
+        "pods",
+        "configmaps",
+        "services",
+        "roles",
+        "rolebindings",
+    ];
+    known.contains(&plural)
         || plural.ends_with("definitions")
         || plural.ends_with("configurations")
         || plural.starts_with("clusterrole")
@@ -438,8 +453,8 @@ async fn answer(
         if let Some(why) = locked.refusal(&parts, parts.uri.path(), &[]) {
             return Ok(message(StatusCode::FORBIDDEN, &why));
         }
-        let kept = locked.kept(pod);
-        return Ok(forward(Request::from_parts(parts, body), kept));
+        let behind = locked.behind(pod);
+        return Ok(forward(Request::from_parts(parts, body), behind));
     }
     let body = body
         .collect()
