@@ -18,3 +18,4 @@ pub mod probe;
 pub mod proc;
 mod sidecar;
 pub mod store;
+pub mod transfer;

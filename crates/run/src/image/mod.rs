@@ -40,6 +40,9 @@ pub enum ImageError {
         "the program is dynamically linked: build it with --target x86_64-unknown-linux-musl (`make image`)"
     )]
     Dynamic,
+    /// A program of Helm is missing.
+    #[error("found no Helm for {0}, expected one for the architecture of each program of tare")]
+    Helm(&'static str),
     /// An index has one image for each architecture.
     #[error("found two programs for {0}, expected one for each architecture")]
     Twice(String),
@@ -75,9 +78,17 @@ impl Image {
     /// # Errors
     /// When a program is not static or not of a supported architecture, or two have the same architecture.
     pub fn new(programs: &[Vec<u8>]) -> Result<Self, ImageError> {
+        Self::with_helm(programs, &[])
+    }
+
+    /// Makes an image like [`Self::new`], with the program of `helms` for the same architecture as `/helm`.
+    ///
+    /// # Errors
+    /// As [`Self::new`], also for the programs of Helm, and when one is missing.
+    pub fn with_helm(programs: &[Vec<u8>], helms: &[Vec<u8>]) -> Result<Self, ImageError> {
         let mut platforms: Vec<PlatformImage> = Vec::new();
         for program in programs {
-            let new = PlatformImage::new(program)?;
+            let new = PlatformImage::new(program, helms)?;
             let architecture = platform(&new.descriptor);
             if platforms
                 .iter()
@@ -144,15 +155,26 @@ impl Image {
 }
 
 impl PlatformImage {
-    fn new(program: &[u8]) -> Result<Self, ImageError> {
-        let machine = machine(program)?;
+    fn new(program: &[u8], helms: &[Vec<u8>]) -> Result<Self, ImageError> {
+        let word = machine(program)?;
         let mut files = Vec::new();
         entry(&mut files, "tare", program, 0o755)?;
+        let mut helm = None;
+        for candidate in helms {
+            if machine(candidate)? == word {
+                helm = Some(candidate);
+            }
+        }
+        match helm {
+            Some(helm) => entry(&mut files, "helm", helm, 0o755)?,
+            None if helms.is_empty() => {}
+            None => return Err(ImageError::Helm(word)),
+        }
         end(&mut files)?;
         let mut layer = GzEncoder::new(Vec::new(), Compression::default());
         layer.write_all(&files)?;
         let layer = layer.finish()?;
-        let config = json!({"architecture": machine, "os": "linux",
+        let config = json!({"architecture": word, "os": "linux",
             "config": {"Entrypoint": ["/tare"], "User": "65532:65532", "WorkingDir": "/"},
             "rootfs": {"type": "layers", "diff_ids": [sha256(&files)]},
             "history": [{"created_by": "tare image"}]});
@@ -162,7 +184,7 @@ impl PlatformImage {
             "layers": [descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &layer)]});
         let manifest = manifest.to_string().into_bytes();
         let mut descriptor = descriptor(MANIFEST, &manifest);
-        descriptor["platform"] = json!({"architecture": machine, "os": "linux"});
+        descriptor["platform"] = json!({"architecture": word, "os": "linux"});
         Ok(Self {
             config,
             layer,
@@ -349,6 +371,32 @@ mod tests {
             .collect();
         assert_eq!(platforms, ["amd64", "arm64"]);
         assert!(!dir.path().join("manifest.json").exists());
+    }
+
+    #[test]
+    fn helm_is_in_the_layer_of_its_architecture() {
+        let names = |image: &PlatformImage| -> Vec<String> {
+            let mut layer = Vec::new();
+            let mut packed = flate2::read::GzDecoder::new(image.layer.as_slice());
+            std::io::Read::read_to_end(&mut packed, &mut layer).unwrap();
+            let name = |block: &[u8]| {
+                let name = block.split(|b| *b == 0).next().unwrap_or_default();
+                String::from_utf8_lossy(name).into_owned()
+            };
+            let blocks = layer.chunks(BLOCK).filter(|b| b[257..262] == *b"ustar");
+            blocks.map(name).collect()
+        };
+        let programs = [elf(62, 1), elf(183, 1)];
+        let image = Image::with_helm(&programs, &programs).unwrap();
+        for platform in &image.platforms {
+            assert_eq!(names(platform), ["tare", "helm"]);
+        }
+        assert_eq!(
+            names(&Image::new(&programs).unwrap().platforms[0]),
+            ["tare"]
+        );
+        let missing = Image::with_helm(&programs, &programs[..1]).unwrap_err();
+        assert!(matches!(missing, ImageError::Helm("arm64")), "{missing}");
     }
 
     #[test]

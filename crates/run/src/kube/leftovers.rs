@@ -4,12 +4,14 @@ use tare_model::plan::KubernetesSettings;
 use tare_model::trial::Event;
 
 use super::api::{ApiClient, kubeconfig};
+use super::detached;
 use super::ledger;
 use super::mesh::Helm;
 use super::objects::names::Names;
 use crate::environment::EnvironmentError;
 
-/// Removes the objects of all runs on a cluster or, with `only`, of the run with this id. Returns
+/// Removes the objects of all runs on a cluster or, with `only`, of the run with this id, also the volumes of detached
+/// runs. Returns
 /// an event of kind `left` for each object that could not be removed.
 ///
 /// # Errors
@@ -22,12 +24,22 @@ pub async fn clean(
     let api = kubeconfig::connect(settings).await?;
     let helm = Helm::new(settings);
     let mut events = Vec::new();
+    let mut detached = detached::runs(&api).await?;
+    detached.retain(|run| only.is_none_or(|only| only == run.id));
+    for run in &detached {
+        say(&format!("ending the orchestrator of run {}", run.id));
+        detached::stop(&api, run).await?;
+    }
     for run in ledger::runs(&api).await? {
         if only.is_some_and(|only| only != run.id()) {
             continue;
         }
         say(&format!("removing the objects of run {}", run.id()));
         events.extend(run.end(&api, &helm).await?);
+    }
+    for run in &detached {
+        say(&format!("removing the volume of run {}", run.id));
+        events.extend(detached::remove(&api, run).await?);
     }
     Ok(events)
 }
@@ -41,7 +53,13 @@ pub async fn leftovers(settings: &KubernetesSettings) -> Result<Vec<String>, Env
     // Unlike the next request, this one does not wait for a server that does not respond.
     api.version().await?;
     let runs = ledger::runs(&api).await?;
-    Ok(runs.iter().map(|run| run.id().to_owned()).collect())
+    let mut ids: Vec<String> = runs.iter().map(|run| run.id().to_owned()).collect();
+    let detached = detached::runs(&api).await?;
+    ids.extend(detached.into_iter().map(|run| run.id));
+    // A detached run in progress has objects of both kinds.
+    ids.sort();
+    ids.dedup();
+    Ok(ids)
 }
 
 /// Fails if the cluster has objects of another run: they would change the measurement.

@@ -7,6 +7,7 @@ mod api;
 mod application;
 mod cleanup;
 mod cluster;
+pub mod detached;
 pub mod doctor;
 mod environment;
 mod ledger;

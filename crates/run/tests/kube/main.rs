@@ -5,6 +5,7 @@ mod application;
 mod container_ends;
 mod deep;
 mod deep_faults;
+mod detached;
 mod interrupted_runs;
 mod large;
 mod observe;

@@ -9,6 +9,7 @@ use tare_model::probe::{
 use tare_model::record::{Hello, LoadRecord, StreamChecksum};
 use tare_model::writer::RecordWriter;
 
+use crate::port_forward::Behind;
 use crate::server::{World, role};
 
 impl World {
@@ -49,16 +50,30 @@ impl World {
         Some(numbered.collect())
     }
 
-    /// Returns the records that a worker keeps.
-    pub(crate) fn kept(&self, path: &str) -> Vec<String> {
-        match self.forgets_records {
-            true => Vec::new(),
-            false => self.records(path).unwrap_or_default(),
+    /// Returns what the forwarded ports of a pod serve: the records that a worker keeps, or the files of a reader.
+    pub(crate) fn behind(&mut self, path: &str) -> Behind {
+        let is_reader = self.objects.get(path).is_some_and(|p| role(p) == "reader");
+        let breaks = is_reader && self.broken_transfers > 0;
+        self.broken_transfers -= usize::from(breaks);
+        let forgets = self.forgets_records || is_reader;
+        Behind {
+            records: match forgets {
+                true => Vec::new(),
+                false => self.records(path).unwrap_or_default(),
+            },
+            files: self.volume.clone(),
+            breaks,
+            ahead_ns: 0,
         }
     }
 
     /// Ends a worker and returns its log.
     pub(crate) fn log(&mut self, path: &str) -> Option<String> {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_orchestrator = |pod: &Value| role(pod) == "orchestrator";
+        if self.objects.get(path).is_some_and(is_orchestrator) {
+            return Some(self.outputs.get(name).cloned().unwrap_or_default());
+        }
         let mut lines = self.records(path)?;
         if self.rotated_logs > 0 {
             self.rotated_logs -= 1;

@@ -1,5 +1,7 @@
 //! Forwarded ports of the simulated API server.
 
+use std::path::PathBuf;
+
 use futures_util::{SinkExt as _, StreamExt as _};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -10,13 +12,43 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-/// Forwards a port behind which a worker serves its numbered records: subprotocol `v4.channel.k8s.io`, with the data in
-/// channel 0 and errors in channel 1. The clock of the worker is ahead by `ahead_ns`.
-pub(crate) fn forward(
-    mut request: Request<Incoming>,
-    kept: Vec<String>,
-    ahead_ns: i64,
-) -> Response<Full<Bytes>> {
+/// What the ports of a pod serve.
+pub(crate) struct Behind {
+    /// Numbered records of a worker.
+    pub(crate) records: Vec<String>,
+    /// Directory that is sent.
+    pub(crate) files: PathBuf,
+    /// Whether the connection breaks in the middle of the files.
+    pub(crate) breaks: bool,
+    /// How far the clock of the worker is ahead.
+    pub(crate) ahead_ns: i64,
+}
+
+impl Behind {
+    fn answer(&self, port: u16, request: &str) -> Vec<u8> {
+        if port == tare_run::transfer::PORT {
+            let mut bytes = Vec::new();
+            tare_run::transfer::answer(&self.files, request, &mut bytes).unwrap();
+            let sent = if self.breaks {
+                bytes.len() / 2
+            } else {
+                bytes.len()
+            };
+            return bytes[..sent].to_owned();
+        }
+        if request == "clock\n" {
+            let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+            return format!("clock {}\n", now.as_nanos() as i64 + self.ahead_ns).into_bytes();
+        }
+        let from: usize = request.trim().parse().unwrap();
+        let lines: String = self.records.iter().skip(from - 1).cloned().collect();
+        format!("{lines}end {}\n", self.records.len() + 1).into_bytes()
+    }
+}
+
+/// Forwards a port behind which a worker serves its numbered records, or a reader its files: subprotocol `v4.channel.k8s.io`, with the data in
+/// channel 0 and errors in channel 1.
+pub(crate) fn forward(mut request: Request<Incoming>, behind: Behind) -> Response<Full<Bytes>> {
     let key = &request.headers()["sec-websocket-key"];
     let accept = derive_accept_key(key.as_bytes());
     let query = request.uri().query().unwrap_or("");
@@ -35,24 +67,24 @@ pub(crate) fn forward(
             let head = Message::binary(vec![channel, low, high]);
             socket.send(head).await.unwrap();
         }
+        let mut request = Vec::new();
         while let Some(Ok(message)) = socket.next().await {
             let data = message.into_data();
             let Some(asked) = data.strip_prefix(&[0]).filter(|d| !d.is_empty()) else {
                 continue;
             };
-            if asked == b"clock\n" {
-                let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-                let clock = format!("clock {}\n", now.as_nanos() as i64 + ahead_ns);
-                let data = [&[0], clock.as_bytes()].concat();
-                socket.send(Message::binary(data)).await.unwrap();
+            request.extend_from_slice(asked);
+            if request.last() != Some(&b'\n') {
                 continue;
             }
-            let from: usize = std::str::from_utf8(asked).unwrap().trim().parse().unwrap();
-            let lines = kept.iter().skip(from - 1).cloned();
-            let end = format!("end {}\n", kept.len() + 1);
-            for line in lines.chain([end]) {
-                let data = [&[0], line.as_bytes()].concat();
+            let answer = behind.answer(port, std::str::from_utf8(&request).unwrap());
+            request.clear();
+            for part in answer.chunks(16 << 10) {
+                let data = [&[0], part].concat();
                 socket.send(Message::binary(data)).await.unwrap();
+            }
+            if behind.breaks {
+                return;
             }
         }
     });

@@ -63,6 +63,8 @@ pub(crate) fn is_list(path: &str) -> bool {
         "configmaps",
         "services",
         "endpointslices",
+        "roles",
+        "rolebindings",
     ]
     .contains(&plural)
         || plural.ends_with("definitions")

@@ -87,6 +87,12 @@ pub(crate) struct World {
     pub(crate) forgets_records: bool,
     /// Faults that only the deep checks find.
     pub(crate) deep: DeepFaults,
+    /// Logs of the pods of a detached run, by the name of the pod.
+    pub(crate) outputs: BTreeMap<String, String>,
+    /// The run directory on the volume of a detached run.
+    pub(crate) volume: PathBuf,
+    /// The next transfers, of this number, break in the middle.
+    pub(crate) broken_transfers: usize,
     version: u64,
 }
 
@@ -415,10 +421,10 @@ async fn answer(
         if let Some(why) = locked.refusal(&parts, parts.uri.path(), &[]) {
             return Ok(message(StatusCode::FORBIDDEN, &why));
         }
-        let kept = locked.kept(pod);
+        let mut behind = locked.behind(pod);
         let ahead_ns = locked.objects.get(pod).map(|p| locked.deep.ahead_ns(p));
-        let request = Request::from_parts(parts, body);
-        return Ok(forward(request, kept, ahead_ns.unwrap_or(0)));
+        behind.ahead_ns = ahead_ns.unwrap_or(0);
+        return Ok(forward(Request::from_parts(parts, body), behind));
     }
     let body = body
         .collect()

@@ -75,6 +75,14 @@ impl Flags {
         Ok(self.each(&self.over(KubernetesSettings::default())?))
     }
 
+    /// Returns the settings of the only cluster, without a plan.
+    pub(crate) fn one(&self) -> anyhow::Result<KubernetesSettings> {
+        if self.context.len() > 1 {
+            bail!("found {} contexts, expected one", self.context.len());
+        }
+        self.over(KubernetesSettings::default())
+    }
+
     /// Returns the settings once for each context.
     pub(crate) fn each(&self, settings: &KubernetesSettings) -> Vec<KubernetesSettings> {
         if self.context.is_empty() {

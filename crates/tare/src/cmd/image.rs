@@ -13,6 +13,10 @@ pub(crate) struct Args {
     /// A statically linked program; repeat the option for an image of several architectures [default: this program].
     #[arg(long = "program", value_name = "FILE")]
     programs: Vec<PathBuf>,
+    /// A statically linked Helm, for `tare run --detach` with meshes that Helm installs; repeat the option for several
+    /// architectures.
+    #[arg(long = "with-helm", value_name = "FILE")]
+    helms: Vec<PathBuf>,
     /// Name of the image in the archive.
     #[arg(long, default_value = concat!("localhost/tare:", env!("CARGO_PKG_VERSION")))]
     name: String,
@@ -29,7 +33,7 @@ pub(crate) struct Args {
     load: Option<String>,
     /// Instead of an image, write a copy of this program: from an init container into the volume of a pod, because the
     /// image has no other program that could copy it.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "name", "out", "push", "load"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "helms", "name", "out", "push", "load"])]
     copy: Option<PathBuf>,
 }
 
@@ -43,9 +47,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if paths.is_empty() {
         paths.push(std::env::current_exe()?);
     }
-    let programs = paths.iter().map(|path| super::input::read(path));
-    let programs: Vec<Vec<u8>> = programs.collect::<anyhow::Result<_>>()?;
-    let image = Image::new(&programs).with_context(|| {
+    let read = |paths: &[PathBuf]| -> anyhow::Result<Vec<Vec<u8>>> {
+        paths.iter().map(|path| super::input::read(path)).collect()
+    };
+    let image = Image::with_helm(&read(&paths)?, &read(&args.helms)?).with_context(|| {
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         format!("failed to create an image of {}", names.join(" and "))
     })?;

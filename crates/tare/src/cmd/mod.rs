@@ -5,15 +5,18 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod agent;
+mod attach;
 mod clean;
 mod cluster;
 mod clusters;
 mod compare;
 mod completions;
+mod detached;
 mod doctor;
 mod exec;
 pub(crate) mod exit;
 mod export;
+mod fetch;
 mod gate;
 mod grpc;
 mod history;
@@ -48,6 +51,8 @@ pub(crate) enum Command {
     Merge(merge::Args),
     Report(report::Args),
     Doctor(doctor::Args),
+    Attach(attach::Args),
+    Fetch(fetch::Args),
     Clean(clean::Args),
     Observe(observe::Args),
     Image(image::Args),
@@ -72,6 +77,7 @@ pub(crate) enum Command {
     Keep(keep::Args),
     #[command(hide = true)]
     NodeCheck(node_check::Args),
+    Detached(detached::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
 }
@@ -86,6 +92,8 @@ impl Command {
             Self::Merge(args) => merge::run(args),
             Self::Report(args) => report::run(args),
             Self::Doctor(args) => doctor::run(args),
+            Self::Attach(args) => attach::run(&args),
+            Self::Fetch(args) => fetch::run(&args),
             Self::Clean(args) => clean::run(&args),
             Self::Observe(args) => observe::run(args),
             Self::Image(args) => image::run(&args),
@@ -105,6 +113,7 @@ impl Command {
             Self::Probe(args) => probe::run(args),
             Self::Keep(args) => keep::run(args),
             Self::NodeCheck(args) => node_check::run(args),
+            Self::Detached(args) => detached::run(&args),
             Self::Exec(args) => exec::run(args),
         }
     }

@@ -21,6 +21,7 @@ use super::exit;
 use super::output::Output;
 use crate::progress::Display;
 
+mod detach;
 pub(super) mod ended;
 pub(super) mod one;
 mod place;
@@ -49,6 +50,7 @@ use turn::Taken;
   tare run --extend results/sweep --vary response_bytes=512KiB,1MiB
                                             add levels to a finished sweep
   tare run cluster-quick --context a --context b    run on two clusters at once
+  tare run cluster-quick --detach --volume 5Gi      run on the cluster, without this machine
 
 Exit codes: 0 success, 2 invalid usage or a missing requirement, 3 a mesh has no valid trial,
 130 interrupted.")]
@@ -87,6 +89,8 @@ pub(crate) struct Args {
     cluster: super::cluster::Flags,
     #[command(flatten)]
     conditions: Conditions,
+    #[command(flatten)]
+    detach: detach::Detach,
     /// Serve the report page on 127.0.0.1 during the run [default port: any free one]. A browser on
     /// this machine takes CPU time from the trials.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
@@ -100,6 +104,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
         super::plan::list()?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.detach.detach {
+        return detach::run(&args);
     }
     // One thread: children end with the thread that started them, and the orchestrator disturbs
     // the measurement least.
@@ -134,7 +141,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The conditions of a run.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(super) struct Conditions {
     /// Do not install anything: Envoy must be on PATH, in TARE_ENVOY or in the cache.
     #[arg(long)]

@@ -96,7 +96,7 @@ impl ApiError {
     }
 
     /// Whether the same request may succeed later.
-    fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         self.is_conflict() || self.status.is_none_or(|s| s == 429 || s >= 500)
     }
 }

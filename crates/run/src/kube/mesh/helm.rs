@@ -13,6 +13,7 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use crate::environment::EnvironmentError;
+use crate::image::sha256;
 use crate::kube::api::kubeconfig;
 
 /// Maximum length of the part of Helm's output in a message, in bytes.
@@ -24,6 +25,8 @@ pub(crate) struct Helm {
     program: PathBuf,
     kubeconfig: Option<String>,
     context: Option<String>,
+    /// Folder with charts of [`Helm::pack`], which are used instead of their repositories.
+    charts: Option<PathBuf>,
 }
 
 impl Helm {
@@ -34,6 +37,7 @@ impl Helm {
             program,
             kubeconfig: kubeconfig::path(settings),
             context: settings.context.clone(),
+            charts: std::env::var_os("TARE_CHARTS").map(PathBuf::from),
         }
     }
 
@@ -43,6 +47,40 @@ impl Helm {
         output.map(|v| v.trim().to_owned())
     }
 
+    /// Returns the chart of a release as an archive, and its name for TARE_CHARTS. A chart in a repository is downloaded.
+    pub(crate) async fn pack(
+        &self,
+        release: &HelmRelease,
+    ) -> Result<(String, Vec<u8>), EnvironmentError> {
+        let name = format!("helm pull {}", release.name);
+        let chart = Path::new(&release.chart);
+        let failed = |e: std::io::Error| EnvironmentError::start(name.as_str(), e);
+        if release.repo.is_none() && chart.is_file() {
+            return Ok((archive(release), std::fs::read(chart).map_err(failed)?));
+        }
+        let folder = format!("tare-charts-{}-{}", std::process::id(), archive(release));
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let to = folder.display().to_string();
+        let is_folder = release.repo.is_none() && chart.is_dir();
+        let verb = if is_folder { "package" } else { "pull" };
+        let mut arguments = vec![verb, release.chart.as_str(), "--destination", &to];
+        let options = [("--repo", &release.repo), ("--version", &release.version)];
+        for (option, value) in options.into_iter().filter(|_| !is_folder) {
+            arguments.extend(value.iter().flat_map(|value| [option, value]));
+        }
+        let packed = self.run(&arguments, None, None).await;
+        let packed = packed.and_then(|_| only_file(&folder).map_err(failed));
+        let _ = std::fs::remove_dir_all(&folder);
+        Ok((archive(release), packed?))
+    }
+
+    /// Path of the packed chart of a release, if there is one.
+    fn packed(&self, release: &HelmRelease) -> Option<String> {
+        let path = self.charts.as_ref()?.join(archive(release));
+        path.is_file().then(|| path.display().to_string())
+    }
+
     /// Installs or upgrades a release.
     pub(crate) async fn install(
         &self,
@@ -50,7 +88,8 @@ impl Helm {
         values: &Value,
         logs: &Path,
     ) -> Result<(), EnvironmentError> {
-        let arguments = arguments(&["upgrade", "--install"], release);
+        let packed = self.packed(release);
+        let arguments = arguments(&["upgrade", "--install"], release, packed.as_deref());
         let log = logs.join(format!("helm-{}.log", release.name));
         let values = serde_json::to_vec(values).unwrap_or_default();
         self.run(&arguments, Some(&values), Some(&log))
@@ -66,7 +105,8 @@ impl Helm {
         values: &Value,
         kubernetes: Option<&str>,
     ) -> Result<Vec<Value>, EnvironmentError> {
-        let mut arguments = arguments(&["template"], release);
+        let packed = self.packed(release);
+        let mut arguments = arguments(&["template"], release, packed.as_deref());
         arguments.push("--include-crds");
         arguments.extend(
             kubernetes
@@ -140,7 +180,10 @@ impl Helm {
         let start = Instant::now();
         let mut child = command.spawn().map_err(|error| {
             let what = format!("failed to run Helm ({}): {error}", self.program.display());
-            let remedy = "install Helm 3.14 or later on the PATH, or set TARE_HELM to its path";
+            let remedy = match self.charts {
+                Some(_) => "add Helm to the image of tare with `tare image --with-helm FILE`",
+                None => "install Helm 3.14 or later on the PATH, or set TARE_HELM to its path",
+            };
             EnvironmentError::missing(what, remedy)
         })?;
         if let Some(mut pipe) = child.stdin.take() {
@@ -184,10 +227,33 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())
 }
 
-fn arguments<'a>(command: &[&'a str], release: &'a HelmRelease) -> Vec<&'a str> {
+/// Name of the file with the packed chart of a release.
+fn archive(release: &HelmRelease) -> String {
+    let key = format!(
+        "{}\n{:?}\n{:?}",
+        release.chart, release.repo, release.version
+    );
+    let digest = sha256(key.as_bytes());
+    format!("{}.tgz", &digest[digest.len() - 16..])
+}
+
+fn only_file(folder: &Path) -> std::io::Result<Vec<u8>> {
+    let entry = std::fs::read_dir(folder)?.next();
+    std::fs::read(entry.ok_or(std::io::ErrorKind::NotFound)??.path())
+}
+
+/// Arguments for a release, with its packed chart if there is one.
+fn arguments<'a>(
+    command: &[&'a str],
+    release: &'a HelmRelease,
+    packed: Option<&'a str>,
+) -> Vec<&'a str> {
     let mut all = command.to_vec();
-    all.extend([release.name.as_str(), &release.chart]);
+    all.extend([release.name.as_str(), packed.unwrap_or(&release.chart)]);
     all.extend(["--namespace", &release.namespace, "--values", "-"]);
+    if packed.is_some() {
+        return all;
+    }
     if let Some(repo) = &release.repo {
         all.extend(["--repo", repo]);
     }
@@ -212,9 +278,13 @@ mod tests {
             namespace: "istio-system".into(),
         };
         assert_eq!(
-            arguments(&["upgrade", "--install"], &release).join(" "),
+            arguments(&["upgrade", "--install"], &release, None).join(" "),
             "upgrade --install istiod istiod --namespace istio-system --values - \
              --repo https://charts.example --version 1.2.3"
+        );
+        assert_eq!(
+            arguments(&["template"], &release, Some("/charts/a.tgz")).join(" "),
+            "template istiod /charts/a.tgz --namespace istio-system --values -"
         );
         let local = HelmRelease {
             repo: None,
@@ -223,10 +293,62 @@ mod tests {
             ..release
         };
         assert!(
-            arguments(&["template"], &local)
+            arguments(&["template"], &local, None)
                 .join(" ")
                 .ends_with("--values -")
         );
+    }
+
+    /// A script in place of Helm, which writes its arguments into the folder after `--destination`.
+    fn stub(dir: &Path) -> Helm {
+        let program = dir.join("helm");
+        // Another process writes it: while this one has it open, it could not be executed.
+        let script =
+            r##"printf '#!/bin/sh\necho "$@" > "$4/chart-1.tgz"\n' > helm && chmod 755 helm"##;
+        let written = std::process::Command::new("sh")
+            .args(["-c", script])
+            .current_dir(dir)
+            .status();
+        assert!(written.unwrap().success());
+        Helm {
+            program,
+            charts: Some(dir.to_owned()),
+            ..Helm::new(&KubernetesSettings::default())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_chart_is_packed_once_and_found_again_by_its_origin() {
+        let dir = tempfile::tempdir().unwrap();
+        let helm = stub(dir.path());
+        let release = HelmRelease {
+            name: "istiod".into(),
+            chart: "istiod".into(),
+            repo: Some("https://charts.example".into()),
+            version: Some("1.2.3".into()),
+            namespace: "istio-system".into(),
+        };
+        let (file, archive) = helm.pack(&release).await.unwrap();
+        let asked = String::from_utf8(archive.clone()).unwrap();
+        assert!(asked.starts_with("pull istiod --destination "), "{asked}");
+        let origin = "--repo https://charts.example --version 1.2.3";
+        assert!(asked.contains(origin), "{asked}");
+        assert_eq!(helm.packed(&release), None);
+        std::fs::write(dir.path().join(&file), archive).unwrap();
+        let path = dir.path().join(&file).display().to_string();
+        assert_eq!(helm.packed(&release), Some(path));
+        let newer = HelmRelease {
+            version: Some("1.2.4".into()),
+            ..release.clone()
+        };
+        assert_eq!(helm.packed(&newer), None);
+        let folder = HelmRelease {
+            chart: dir.path().display().to_string(),
+            repo: None,
+            ..release
+        };
+        let (_, archive) = helm.pack(&folder).await.unwrap();
+        assert!(archive.starts_with(b"package "));
     }
 
     #[test]

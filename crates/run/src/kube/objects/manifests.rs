@@ -95,7 +95,7 @@ pub(crate) fn config_map(
 
 /// Container of tare, with its specification mounted at `/spec`. Its user is that of the image, unless the cluster
 /// sets another one.
-fn container(
+pub(crate) fn container(
     settings: &KubernetesSettings,
     resources: &ContainerResources,
     args: &[&str],
@@ -140,14 +140,14 @@ fn add_records(pod: &mut Value) {
     );
 }
 
-fn push(list: &mut Value, element: Value) {
+pub(crate) fn push(list: &mut Value, element: Value) {
     match list.as_array_mut() {
         Some(list) => list.push(element),
         None => *list = json!([element]),
     }
 }
 
-fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -> Value {
+pub(crate) fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -> Value {
     let secrets: Vec<Value> = settings
         .image_pull_secrets
         .iter()
@@ -177,7 +177,11 @@ pub(crate) fn schedule(spec: &mut Value, settings: &KubernetesSettings) {
 }
 
 /// Labels and annotations of a pod of tare: those of the plan, and then those of the mesh.
-fn metadata(settings: &KubernetesSettings, mut labels: Value, join: Option<&Join>) -> Value {
+pub(crate) fn metadata(
+    settings: &KubernetesSettings,
+    mut labels: Value,
+    join: Option<&Join>,
+) -> Value {
     let mut annotations = json!({});
     extend(&mut labels, &settings.pod.labels);
     extend(&mut annotations, &settings.pod.annotations_with_defaults());

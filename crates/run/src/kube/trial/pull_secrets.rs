@@ -27,7 +27,7 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-fn copy_of(secret: &Value, name: &str, namespace: &str, labels: Value) -> Value {
+pub(crate) fn copy_of(secret: &Value, name: &str, namespace: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "type": secret["type"],
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "data": secret["data"]})

@@ -19,6 +19,11 @@ pub(in crate::cmd) struct EndedRun {
 }
 
 impl EndedRun {
+    /// Whether all trials of the plan are done.
+    pub(in crate::cmd) fn is_complete(&self) -> bool {
+        matches!(&self.outcome, Ok(outcome) if !outcome.interrupted)
+    }
+
     pub(in crate::cmd) fn any_trials(&self) -> bool {
         let trials = self.dir.join(layout::TRIALS);
         std::fs::read_dir(&trials).is_ok_and(|mut d| d.next().is_some())
@@ -60,8 +65,7 @@ pub(in crate::cmd) fn conclude(
     place: &str,
 ) -> anyhow::Result<u8> {
     let resume = format!("Continue with: {} {}", run.resume, run.dir.display());
-    let ended_well = matches!(&run.outcome, Ok(outcome) if !outcome.interrupted);
-    if let (false, Err(error)) = (ended_well, &analysed) {
+    if let (false, Err(error)) = (run.is_complete(), &analysed) {
         say(format_args!("tare: {place}{}", one_line(error)));
     }
     match &run.outcome {

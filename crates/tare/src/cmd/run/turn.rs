@@ -13,7 +13,7 @@ use crate::cmd::output::say;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What to do if another run is in progress.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(in crate::cmd) struct Concurrency {
     /// Local environment: if another run is in progress on this machine, wait for its end.
     #[arg(long)]

@@ -1,0 +1,37 @@
+//! `tare fetch`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tare_run::kube::detached::fetch;
+
+use super::output::{print, say};
+
+/// Fetch the run directory of a run that `tare run --detach` has started, during the run or after its end.
+///
+/// A pod of tare mounts the run's volume and sends the files. A broken connection is continued; each file has a checksum.
+/// Trials in progress are left out. A directory that this command has written before is replaced.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Id of the run [default: the only detached run of the cluster].
+    id: Option<String>,
+    /// Directory to write [default: runs/<id>].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: super::cluster::Flags,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let settings = args.cluster.one()?;
+    let (id, out) = (args.id.as_deref(), args.out.as_deref());
+    let mut progress = |line: &str| say(line);
+    let fetched = fetch(&settings, id, out, &mut progress);
+    let dir = super::runtime()?.block_on(fetched)?;
+    say(format_args!(
+        "Print the report with `tare report {}`.",
+        dir.display()
+    ));
+    print(format!("{}\n", dir.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
