@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             file.extension()
                 .is_some_and(|extension| extension == "yaml")
         });
-        files.sort();
+        files.sort_by(|a, b| a.file_stem().cmp(&b.file_stem()));
         writeln!(
             source,
             "/// File names and texts of `{folder}/`, in alphabetical order."

@@ -7,6 +7,10 @@
 mod account;
 #[path = "cluster/applications.rs"]
 mod applications;
+#[path = "cluster/detached.rs"]
+mod detached;
+#[path = "cluster/doctor.rs"]
+mod doctor;
 #[path = "cluster/guarded.rs"]
 mod guarded;
 #[path = "support/judged.rs"]

@@ -74,7 +74,10 @@ pub(super) async fn check(api: &ApiClient, namespaces: &[Value]) -> Result<Vec<C
         }
     }
     if checks.iter().all(|c| c.good.is_none()) {
-        let found = format!("{ready} with failurePolicy Fail have a ready pod");
+        let found = match ready {
+            0 => "none has failurePolicy Fail".to_owned(),
+            _ => format!("{ready} with failurePolicy Fail have a ready pod"),
+        };
         checks.push(passed("webhooks", found));
     }
     Ok(checks)
