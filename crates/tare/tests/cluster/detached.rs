@@ -10,7 +10,7 @@ use crate::kubectl::kubectl;
 use crate::{PLANNED, SETS, cluster, program, read_complete_trial};
 
 const VOLUME: &str = "tare-test-runs";
-/// Longest wait for the first records.
+/// Longest wait for the records of the second trial.
 const BEGINS_WITHIN: Duration = Duration::from_secs(180);
 
 /// A volume in a directory of this machine, which all nodes of the testbed have. Dropping it removes both.
@@ -31,13 +31,13 @@ impl Volume {
         Self(dir)
     }
 
-    /// Returns the trial in progress, if it has records.
+    /// Returns the second trial, if it is in progress and has records.
     fn trial(&self) -> Option<PathBuf> {
         let trials = std::fs::read_dir(self.0.path().join("run/trials")).ok()?;
         let mut trials = trials.flatten().map(|t| t.path());
         trials.find(|trial| {
             let records = std::fs::metadata(trial.join("load.ndjson"));
-            trial.to_string_lossy().contains(".partial-") && records.is_ok_and(|r| r.len() > 0)
+            trial.to_string_lossy().contains(".partial-001-") && records.is_ok_and(|r| r.len() > 0)
         })
     }
 }
@@ -102,7 +102,7 @@ fn a_run_on_the_cluster_survives_its_pod_and_who_follows_it() {
     let removed = tare(&["clean", "--run", &id]).status().unwrap();
     drop(volume);
 
-    assert!(has_begun, "no trial had records within {BEGINS_WITHIN:?}");
+    assert!(has_begun, "the second trial had no records within {BEGINS_WITHIN:?}");
     assert!(killed.is_some_and(|pods| pods.contains("deleted")));
     assert!(fetched.success() && removed.success());
     assert_eq!(before, cluster(), "the cluster differs from before the run");
