@@ -102,7 +102,10 @@ fn a_run_on_the_cluster_survives_its_pod_and_who_follows_it() {
     let removed = tare(&["clean", "--run", &id]).status().unwrap();
     drop(volume);
 
-    assert!(has_begun, "the second trial had no records within {BEGINS_WITHIN:?}");
+    assert!(
+        has_begun,
+        "the second trial had no records within {BEGINS_WITHIN:?}"
+    );
     assert!(killed.is_some_and(|pods| pods.contains("deleted")));
     assert!(fetched.success() && removed.success());
     assert_eq!(before, cluster(), "the cluster differs from before the run");

@@ -59,7 +59,7 @@ fn writes(user: &str) -> Vec<String> {
 fn is_of_observation(write: &str) -> bool {
     let mut words = write.split(' ').skip(1);
     let (resource, place) = (words.next().unwrap(), words.next().unwrap());
-    place.starts_with("tare-observe-") || resource == "selfsubjectaccessreviews"
+    place.starts_with("tare-") || resource == "selfsubjectaccessreviews"
 }
 
 #[test]
@@ -99,9 +99,7 @@ fn a_mesh_is_observed_and_a_role_of_somebody_else_survives_it() {
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     judged(&dir);
     assert!(
-        writes
-            .iter()
-            .any(|w| w.starts_with("patch pods tare-observe-")),
+        writes.iter().any(|w| w.starts_with("patch pods tare-")),
         "{writes:#?}"
     );
     let foreign = writes.iter().filter(|w| !is_of_observation(w));
