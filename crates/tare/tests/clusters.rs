@@ -1,29 +1,16 @@
 //! `tare run` with several contexts, against simulated API servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "../../run/tests/kube/deep_faults.rs"]
+#[path = "../../run/tests/kube/simulated/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
-mod deep_faults;
-#[path = "../../run/tests/kube/pods.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod pods;
-#[path = "../../run/tests/kube/port_forward.rs"]
-mod port_forward;
-#[path = "../../run/tests/kube/query.rs"]
-mod query;
-#[path = "../../run/tests/kube/rbac.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod rbac;
-#[path = "../../run/tests/kube/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod server;
+mod simulated;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use server::Server;
+use simulated::server::Server;
 use tare_model::layout::RunManifest;
 use tare_model::summary::clusters::ClustersComparison;
 use tokio::process::Command;

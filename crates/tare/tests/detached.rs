@@ -2,29 +2,16 @@
 //! pod is started and killed by the test.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "../../run/tests/kube/deep_faults.rs"]
+#[path = "../../run/tests/kube/simulated/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
-mod deep_faults;
-#[path = "../../run/tests/kube/pods.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod pods;
-#[path = "../../run/tests/kube/port_forward.rs"]
-mod port_forward;
-#[path = "../../run/tests/kube/query.rs"]
-mod query;
-#[path = "../../run/tests/kube/rbac.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod rbac;
-#[path = "../../run/tests/kube/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod server;
+mod simulated;
 
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rbac::Roles;
-use server::Server;
+use simulated::rbac::Roles;
+use simulated::server::Server;
 use tokio::process::Command;
 
 /// Time limit, longer than any of these commands takes.

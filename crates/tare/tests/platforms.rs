@@ -1,29 +1,16 @@
 //! `tare plan check --cluster` and `tare doctor` on simulated platforms, with a stub of Helm.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "../../run/tests/kube/deep_faults.rs"]
+#[path = "../../run/tests/kube/simulated/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
-mod deep_faults;
-#[path = "../../run/tests/kube/pods.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod pods;
-#[path = "../../run/tests/kube/port_forward.rs"]
-mod port_forward;
-#[path = "../../run/tests/kube/query.rs"]
-mod query;
-#[path = "../../run/tests/kube/rbac.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod rbac;
-#[path = "../../run/tests/kube/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of the environment")]
-mod server;
+mod simulated;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use server::Server;
+use simulated::server::Server;
 use tokio::process::Command;
 
 /// Logs the release and its values. `template` prints a DaemonSet for the release `istio-cni`, as its chart does: its

@@ -4,30 +4,26 @@
 mod application;
 mod container_ends;
 mod deep;
-mod deep_faults;
 mod detached;
 mod interrupted_runs;
 mod large;
 mod observe;
 mod ownership;
 mod pod_settings;
-mod pods;
-mod port_forward;
 mod probes;
 mod proxy_config;
-mod query;
-mod rbac;
 mod replicas;
 mod rotation;
 mod sampling;
-mod server;
+mod simulated;
 mod steps;
 mod tcp;
 
 use std::path::Path;
 
-use rbac::Roles;
-use server::Server;
+use simulated::rbac::Roles;
+use simulated::server::Server;
+use simulated::{rbac, server};
 use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
 use tare_model::plan::{KubernetesSettings, Plan, resolve};
 use tare_model::trial::{EventKind, order};

@@ -9,8 +9,8 @@ use tare_model::probe::{
 use tare_model::record::{Hello, LoadRecord, StreamChecksum};
 use tare_model::writer::RecordWriter;
 
-use crate::port_forward::Behind;
-use crate::server::{World, role};
+use super::port_forward::Behind;
+use super::server::{World, role};
 
 impl World {
     /// Returns the numbered records of a worker.

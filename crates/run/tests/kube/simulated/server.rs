@@ -15,10 +15,10 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
-use crate::deep_faults::DeepFaults;
-use crate::port_forward::forward;
-use crate::query::{decoded, is_list, kinds, selected};
-use crate::rbac::{Right, Roles};
+use super::deep_faults::DeepFaults;
+use super::port_forward::forward;
+use super::query::{decoded, is_list, kinds, selected};
+use super::rbac::{Right, Roles};
 
 /// The media type with which a client asks for a list of metadata.
 const METADATA: &[u8] = b"application/json;as=PartialObjectMetadataList";
