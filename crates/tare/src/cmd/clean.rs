@@ -15,10 +15,11 @@ use super::output::{one_line, say};
 pub(crate) struct Args {
     #[command(flatten)]
     cluster: super::cluster::Flags,
-    /// Remove the objects of the run with this id, as listed by `tare clean`.
+    /// End the run with this id, as listed by `tare clean`, and remove its objects. The volume of a detached run is
+    /// removed too: fetch the run directory first.
     #[arg(long, conflicts_with = "all")]
     run: Option<String>,
-    /// Remove the objects of all runs, including runs that are still in progress.
+    /// Do this for all runs, including those in progress and those of other people.
     #[arg(long)]
     all: bool,
 }

@@ -9,8 +9,8 @@ use tare_model::plan::{EnvironmentKind, KubernetesSettings, Plan};
 /// Flags that select clusters and their settings.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
-    /// Context of the kubeconfig, for the environment kubernetes. Repeat it to use several
-    /// clusters.
+    /// Context of the kubeconfig, for the environment kubernetes [default: the current one]. `tare run`, `tare doctor` and
+    /// `tare clean` accept several: repeat it.
     #[arg(long)]
     context: Vec<String>,
     /// YAML file with the settings of a cluster: keys of a plan's `kubernetes` section, merged over

@@ -13,7 +13,7 @@ use super::exit;
 
 /// Check whether a cluster can run a plan, without changing the cluster
 ///
-/// With --deep, also place a pod on each node (at most 50), and try everything that a run would create in server-side dry
+/// Each line begins with `ok`, `BAD` (correct this before the run) or `note`. If a line is BAD, the exit code is 3. With --deep, also place a pod on each node (at most 50), and try everything that a run would create in server-side dry
 /// runs, in namespaces that are removed at the end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// permissions that tare needs (pull secrets, sampling by kubelets, objects of charts).
     #[arg(long)]
     plan: Option<String>,
-    /// With --plan: omit the permissions to install its meshes, because they are installed already.
+    /// With --plan: omit the permissions to install its meshes, for example because another account installs them.
     #[arg(long, requires = "plan")]
     without_meshes: bool,
     /// Also check with objects on the cluster: whether a pod of tare starts on each node and what it reaches, clocks, webhooks,

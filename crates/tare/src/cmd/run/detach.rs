@@ -12,7 +12,8 @@ use crate::cmd::output::{print, say};
 #[derive(clap::Args)]
 pub(super) struct Detach {
     /// Run the plan in a Job on the cluster, with the run directory on a volume there, and return at once. Follow the run
-    /// with `tare attach`, and fetch its run directory with `tare fetch`.
+    /// with `tare attach`, and fetch its run directory with `tare fetch`. Needs --volume. If the plan installs meshes, the
+    /// image needs Helm: see `tare image --with-helm`. Not for plans with hooks or an application of your own.
     #[arg(long, requires = "volume", conflicts_with_all = ["resume", "extend", "out", "web", "output"])]
     pub(super) detach: bool,
     /// With --detach: size of the volume for the run directory, for example `5Gi`.
@@ -21,7 +22,7 @@ pub(super) struct Detach {
     /// With --detach: storage class of the volume [default: that of the cluster].
     #[arg(long, value_name = "NAME", requires = "detach")]
     storage_class: Option<String>,
-    /// With --detach: use the existing persistent volume of this name.
+    /// With --detach: use the existing persistent volume of this name, which has at least the size of --volume.
     #[arg(long, value_name = "NAME", requires = "detach")]
     persistent_volume: Option<String>,
 }
