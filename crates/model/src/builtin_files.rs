@@ -20,7 +20,7 @@ mod tests {
                 .unwrap()
                 .map(|e| format!("{folder}/{}", e.unwrap().file_name().to_string_lossy()))
                 .collect();
-            files.sort();
+            files.sort_by(|a, b| stem(a).cmp(stem(b)));
             let names: Vec<&str> = built_in.iter().map(|(file, _)| *file).collect();
             assert_eq!(names, files);
         }
