@@ -308,7 +308,7 @@ impl LoadSpec {
     /// The specification of one generator, from the one that all [`Shard::count`] generators share: its part of the
     /// schedule and of the connections. Only the first generator reads the documents of its proxy.
     ///
-    /// Returns `None` if there is no generator of this number.
+    /// Returns `None` if `index` is not below the number of generators.
     #[must_use]
     pub fn of_generator(mut self, index: u32) -> Option<Self> {
         let count = self.shard.count;

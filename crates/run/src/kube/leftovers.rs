@@ -11,8 +11,7 @@ use super::objects::names::Names;
 use crate::environment::EnvironmentError;
 
 /// Removes the objects of all runs on a cluster or, with `only`, of the run with this id, also the volumes of detached
-/// runs. Returns
-/// an event of kind `left` for each object that could not be removed.
+/// runs. Returns an event of kind `left` for each object that could not be removed.
 ///
 /// # Errors
 /// When the cluster does not respond.

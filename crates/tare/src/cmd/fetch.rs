@@ -10,7 +10,7 @@ use super::output::{print, say};
 /// Fetch the run directory of a run that `tare run --detach` has started, during the run or after its end.
 ///
 /// A pod of tare mounts the run's volume and sends the files. A broken connection is continued; each file has a checksum.
-/// Trials in progress are left out. A directory that this command has written before is brought up to date; any other is an error.
+/// Trials in progress are left out. A directory that this command has written before is replaced. Any other that has files is an error.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Id of the run [default: the only detached run of the cluster].

@@ -77,6 +77,7 @@ pub(crate) enum Command {
     Keep(keep::Args),
     #[command(hide = true)]
     NodeCheck(node_check::Args),
+    #[command(hide = true)]
     Detached(detached::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),

@@ -28,6 +28,10 @@ pub async fn create(
     volume: &Volume,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), EnvironmentError> {
+    if run.plan.environment != EnvironmentKind::Kubernetes {
+        let remedy = "add --environment kubernetes";
+        return Err(EnvironmentError::missing("--detach is only for plans on a cluster", remedy));
+    }
     if let Some(found) = stays_here(&run.plan) {
         let remedy = "run this plan without --detach";
         return Err(EnvironmentError::missing(found, remedy));
@@ -93,10 +97,6 @@ pub async fn create(
 
 /// Returns what the plan needs from this machine, which the orchestrator's pod does not have.
 fn stays_here(plan: &Plan) -> Option<String> {
-    if plan.environment != EnvironmentKind::Kubernetes {
-        let found = "--detach needs the environment kubernetes: add --environment kubernetes";
-        return Some(found.to_owned());
-    }
     if plan.workload.graph.application.is_some() {
         let found = "the application of this plan is rendered from files of this machine, which a detached run does not have";
         return Some(found.to_owned());

@@ -244,7 +244,7 @@ fn has_run(pod: Pod<'_>) -> bool {
     own.is_some_and(|c| c.id().is_some() || c.ended().is_some())
 }
 
-/// Reads the record and the clock of a pod that has run. Fails with why there is no record.
+/// Reads the record and the clock of a pod that has run. The error says why there is no record.
 async fn read(
     api: &ApiClient,
     namespace: &str,

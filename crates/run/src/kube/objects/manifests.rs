@@ -122,13 +122,17 @@ fn recorder(
     resources: &ContainerResources,
     worker: &[&str],
 ) -> Value {
-    let args = [&["keep", "--dir", RECORDS, "--"], worker].concat();
-    let mut container = container(settings, resources, &args);
+    let mut container = container(settings, resources, &kept(worker));
     push(
         &mut container["volumeMounts"],
         json!({"name": "records", "mountPath": RECORDS}),
     );
     container
+}
+
+/// Arguments with which the records of a worker are kept.
+fn kept<'a>(worker: &[&'a str]) -> Vec<&'a str> {
+    [&["keep", "--dir", RECORDS, "--"], worker].concat()
 }
 
 /// Adds the volume of a [`recorder`] to its pod. The size is a limit above which the kubelet evicts the pod.
@@ -400,8 +404,7 @@ pub(crate) fn node_check(
     let spec = &mut pod["spec"];
     spec["nodeName"] = node.into();
     spec["volumes"][0]["configMap"]["name"] = map.into();
-    let worker = ["node-check", "--spec", "/spec/0.json"];
-    let args = [&["keep", "--dir", RECORDS, "--"], &worker[..]].concat();
+    let args = kept(&["node-check", "--spec", "/spec/0.json"]);
     spec["containers"][0]["args"] = json!(args);
     pod
 }
