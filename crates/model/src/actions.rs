@@ -19,7 +19,7 @@ pub struct ClusterActions {
     pub platform: String,
     /// Nodes that the run may use.
     pub nodes: Vec<String>,
-    /// What the run does whatever the mesh.
+    /// What every run does, with any mesh.
     pub run: Vec<Action>,
     /// What each mesh of the plan adds, in the order of the plan. A run installs one mesh at a time, and removes it.
     pub meshes: Vec<MeshActions>,
@@ -33,7 +33,7 @@ pub struct MeshActions {
     pub mesh: String,
     /// Whether tare installs it.
     pub is_installed: bool,
-    /// The actions, those on nodes first.
+    /// The actions: warnings, then those on nodes, then the others.
     pub actions: Vec<Action>,
     /// Why the actions are not known: a chart cannot be rendered; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ pub enum ActionKind {
     NodeAccess,
     /// Labels and taints of nodes that are changed, or may be.
     NodeMarks,
-    /// Helm values that the platform demands.
+    /// Helm values that meshes need on this platform.
     Values,
     /// Namespaces that are created.
     Namespaces,

@@ -115,7 +115,11 @@ async fn a_detached_run_survives_the_death_of_its_pod_and_leaves_nothing_after_c
     std::fs::write(&spec, data(&server, "/configmaps/tare-run", "run.json")).unwrap();
     let volume = dir.path().join("volume");
     // A pod that was killed before it had written the manifest.
-    std::fs::create_dir_all(volume.join("run/trials")).unwrap();
+    std::fs::create_dir_all(volume.join(&id).join("trials")).unwrap();
+    // Files of others, and another run.
+    std::fs::create_dir_all(volume.join("run")).unwrap();
+    std::fs::write(volume.join("run/run.json"), "mine").unwrap();
+    std::fs::write(volume.join("lock"), "mine").unwrap();
     let (spec, data_dir) = (spec.display().to_string(), volume.display().to_string());
     let pod = ["detached", "run", "--spec", &spec, "--data", &data_dir];
     let mut first = machine.command(&pod).spawn().unwrap();
@@ -124,7 +128,7 @@ async fn a_detached_run_survives_the_death_of_its_pod_and_leaves_nothing_after_c
     let mut second = machine.command(&pod).stderr(Stdio::null()).spawn().unwrap();
     first.kill().await.unwrap();
     server.world.lock().unwrap().logs_hang = false;
-    let run = volume.join("run");
+    let run = volume.join(&id);
     let one_is_complete = async {
         while trials(&run).is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -160,7 +164,7 @@ async fn a_detached_run_survives_the_death_of_its_pod_and_leaves_nothing_after_c
         let pod = pod.rsplit('/').next().unwrap().to_owned();
         let log = "2026-01-01T00:00:01Z a line of the run\n".to_owned();
         world.outputs.insert(pod, log);
-        world.volume = volume.join("run");
+        world.volume.clone_from(&run);
         world.broken_transfers = 1;
     }
     let (code, out, errors) = machine.tare(&["attach"]).await;
@@ -173,11 +177,19 @@ async fn a_detached_run_survives_the_death_of_its_pod_and_leaves_nothing_after_c
     assert_eq!(code, Some(0), "{errors}");
     let fetched = dir.path().join("runs").join(&id);
     assert_eq!(out.trim(), format!("runs/{id}"));
-    assert_eq!(trials(&fetched), trials(&volume.join("run")));
+    assert_eq!(trials(&fetched), trials(&run));
     for file in ["report.html", "plan.yaml", "events.ndjson"] {
         let read = |dir: &Path| std::fs::read(dir.join(file)).unwrap();
-        assert_eq!(read(&fetched), read(&volume.join("run")), "{file}");
+        assert_eq!(read(&fetched), read(&run), "{file}");
     }
+    for file in ["run/run.json", "lock"] {
+        let kept = std::fs::read_to_string(volume.join(file)).unwrap();
+        assert_eq!(kept, "mine", "{file}");
+    }
+    let copy = format!("runs/{id}");
+    let (code, _, errors) = machine.tare(&["run", "--resume", &copy]).await;
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("is a copy of the detached run"), "{errors}");
     let (code, _, errors) = machine.tare(&["report", &format!("runs/{id}")]).await;
     assert_eq!(code, Some(0), "{errors}");
 
@@ -207,7 +219,7 @@ async fn a_detached_run_needs_a_volume_and_a_cluster() {
     let (code, _, errors) = machine.tare(&local).await;
     assert_eq!(code, Some(2));
     assert!(
-        errors.contains("needs the environment kubernetes"),
+        errors.contains("is only for plans on a cluster; add --environment kubernetes"),
         "{errors}"
     );
     assert_eq!(server.world.lock().unwrap().requests, 0);

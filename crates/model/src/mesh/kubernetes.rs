@@ -352,6 +352,12 @@ impl MeshKubernetes {
         }
         if let Some(networks) = &self.networks {
             networks.check()?;
+            let release = &networks.release;
+            if !self.releases.is_empty() && self.releases.iter().all(|r| r.name != *release) {
+                return Err(format!(
+                    "found release `{release}` in `networks`, expected the name of a release of this mesh"
+                ));
+            }
         }
         let kinds = ["Deployment", "DaemonSet"];
         match self

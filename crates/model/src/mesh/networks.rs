@@ -127,6 +127,9 @@ mod tests {
             let wrong = MeshKubernetes::default().overlaid(&overlay(default));
             assert!(wrong.unwrap_err().contains(default));
         }
+        let mut other = mesh(json!({}));
+        other.networks.as_mut().unwrap().release = "contorl".to_owned();
+        assert!(other.check().unwrap_err().contains("`contorl`"));
         let unnamed = MeshKubernetes::default().overlaid(&json!({"networks": {"value": "v"}}));
         assert!(unnamed.unwrap_err().contains("without `release`"));
     }

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Mesh;
 use super::kubernetes::{MeshKubernetes, merge_keeping_nulls};
 use crate::source::yaml_to_json;
 use crate::text::nearest;
@@ -120,6 +121,18 @@ impl Platform {
         let has = |release: &str| mesh.releases.iter().any(|r| r.name == release);
         let notes = self.notes.iter().filter(|(release, _)| has(release));
         notes.map(|(_, note)| note.as_str()).collect()
+    }
+}
+
+impl Mesh {
+    /// This mesh with the Helm values of a platform, and with its version filled in.
+    #[must_use]
+    pub fn on_platform(&self, platform: Option<&Platform>) -> Self {
+        let mut mesh = self.clone();
+        if let (Some(platform), Some(section)) = (platform, &mut mesh.kubernetes) {
+            platform.apply(section);
+        }
+        mesh.with_version_filled()
     }
 }
 

@@ -66,7 +66,11 @@ async fn run_worker(keep: &Keep, out: &mut impl Write) -> io::Result<u8> {
     let mut terminate = signal(SignalKind::terminate())?;
     match TcpListener::bind((Ipv4Addr::LOCALHOST, keep.port)).await {
         Ok(listener) => drop(tokio::task::spawn_local(serve(listener, Rc::clone(&store)))),
-        Err(error) => writeln!(io::stderr(), "tare keep: port {}: {error}", keep.port)?,
+        Err(error) => drop(writeln!(
+            io::stderr(),
+            "tare keep: port {}: {error}",
+            keep.port
+        )),
     }
     let mut worker = Command::new(&keep.program)
         .args(&keep.arguments)

@@ -185,15 +185,11 @@ impl Cluster {
         self.reserve(plan, trial.block).await?;
         let workload = plan.workload_of(&trial.load);
         let (names, events) = (self.names.trial(trial.index), Events::default());
-        let mut mesh = trial.mesh.clone();
-        if let (Some(platform), Some(section)) = (self.platform, &mut mesh.kubernetes) {
-            platform.apply(section);
-        }
         let mut deployment = Deployment {
             prober: Prober::new(names.clone(), events.clone()),
             names,
             instances: workload.instances,
-            mesh: mesh.with_version_filled(),
+            mesh: trial.mesh.on_platform(self.platform),
             fronts: Front::all(workload, self.application.as_deref()),
             application: self.application.clone(),
             daemon_sets: Vec::new(),

@@ -87,7 +87,7 @@ pub async fn examine(
     }
     let nodes = node::usable(&api, settings).await?;
     let platform = platform::find(settings, &nodes);
-    // The platform decides about the objects of the charts.
+    // Some platforms need other Helm values, which change the objects of the charts.
     let on_platform = meshes.iter().map(|m| {
         let mut mesh = (*m).clone();
         if let Some(platform) = platform.platform {
@@ -103,7 +103,7 @@ pub async fn examine(
         (&mut rights, platform.platform, settings.platform.as_str())
         && check.good == Some(false)
     {
-        // Without a request to the cluster, the printed role is not that of the platform.
+        // `tare doctor --rbac` sends no request to the cluster, so it cannot find the platform itself.
         let name = &platform.name;
         check.found += &format!(" (with `platform: {name}` in the file of --cluster)");
     }
@@ -133,7 +133,10 @@ pub async fn examine(
             None if addresses.is_empty() => note("addresses", "of pods and services: unknown"),
             None => passed(
                 "addresses",
-                format!("{} fit the meshes", addresses.join(", ")),
+                format!(
+                    "{} ranges and addresses of pods and services fit the meshes",
+                    addresses.len()
+                ),
             ),
         });
     }

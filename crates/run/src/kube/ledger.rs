@@ -119,6 +119,11 @@ impl LedgerEntry {
         self.ledger.as_ref().map_or(&self.namespace, |l| &l.id)
     }
 
+    /// Whether it is that of the run with this id. A run that was killed before it wrote its ledger has its namespace only.
+    pub(crate) fn is_of(&self, id: &str) -> bool {
+        self.id() == id || Names::of_namespace(&self.namespace).run == Names::new("", id).run
+    }
+
     /// Removes all objects of the run. Without a ledger, a mesh that the run installed is unknown
     /// and remains.
     pub(crate) async fn end(self, api: &ApiClient, helm: &Helm) -> Result<Vec<Event>, ApiError> {

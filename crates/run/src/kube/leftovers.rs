@@ -7,11 +7,10 @@ use super::api::{ApiClient, kubeconfig};
 use super::detached;
 use super::ledger;
 use super::mesh::Helm;
-use super::objects::names::Names;
 use crate::environment::EnvironmentError;
 
-/// Removes the objects of all runs on a cluster or, with `only`, of the run with this id, also the volumes of detached
-/// runs. Returns an event of kind `left` for each object that could not be removed.
+/// Removes the objects of all runs on a cluster or, with `only`, of the run with this id, also the claims of detached
+/// runs. Returns an event of kind `NotRemoved` for each object that remains.
 ///
 /// # Errors
 /// When the cluster does not respond.
@@ -30,14 +29,17 @@ pub async fn clean(
         detached::stop(&api, run).await?;
     }
     for run in ledger::runs(&api).await? {
-        if only.is_some_and(|only| only != run.id()) {
+        if only.is_some_and(|only| !run.is_of(only)) {
             continue;
         }
         say(&format!("removing the objects of run {}", run.id()));
         events.extend(run.end(&api, &helm).await?);
     }
     for run in &detached {
-        say(&format!("removing the volume of run {}", run.id));
+        say(&format!(
+            "removing the namespace and the volume claim of run {}",
+            run.id
+        ));
         events.extend(detached::remove(&api, run).await?);
     }
     Ok(events)
@@ -68,15 +70,17 @@ pub(crate) async fn refuse_other_runs(
     settings: &KubernetesSettings,
 ) -> Result<(), EnvironmentError> {
     let runs = ledger::runs(api).await?;
-    // A run that was killed before it wrote its ledger has its namespace only.
-    let own = Names::new(&settings.namespace_prefix, id).namespace();
-    let another = |run: &&ledger::LedgerEntry| run.id() != id && run.namespace != own;
-    let Some(other) = runs.iter().find(another) else {
+    let other = runs.iter().find(|run| !run.is_of(id));
+    let other = match other.map(|run| run.id().to_owned()) {
+        // Before and between the pods of its Job, a detached run has no ledger.
+        None => detached::unfinished(api, id).await?.map(|run| run.id),
+        other => other,
+    };
+    let Some(id) = other else {
         return Ok(());
     };
     let context = settings.context.as_ref();
     let context = context.map_or(String::new(), |c| format!(" --context {c}"));
-    let id = other.id();
     Err(EnvironmentError::missing(
         format!("run {id} has objects on this cluster: it is running or was interrupted"),
         format!(

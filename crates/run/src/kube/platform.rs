@@ -9,6 +9,9 @@ use super::api::kinds::SERVICE;
 use super::api::{ApiClient, ApiError};
 use super::objects::Node;
 
+/// Most addresses in a message: a large cluster has a range for each node.
+const SHOWN_MAX: usize = 5;
+
 /// The platform of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FoundPlatform {
@@ -67,7 +70,7 @@ pub fn with_named_platform(settings: &KubernetesSettings, meshes: &[Mesh]) -> Ve
 /// Returns addresses of the cluster: the ranges of the pods of its nodes, and the addresses of the Service of the API
 /// server. Without the right to read that Service, its addresses are left out.
 pub(crate) async fn addresses(api: &ApiClient, nodes: &[Node]) -> Result<Vec<String>, ApiError> {
-    let mut all: Vec<String> = nodes.iter().flat_map(|n| n.pod_ranges.clone()).collect();
+    let mut all: BTreeSet<String> = nodes.iter().flat_map(|n| n.pod_ranges.clone()).collect();
     match api.get(SERVICE, "default", "kubernetes").await {
         Ok(service) => {
             let spec = &service["spec"];
@@ -77,14 +80,19 @@ pub(crate) async fn addresses(api: &ApiClient, nodes: &[Node]) -> Result<Vec<Str
         Err(error) if error.is_forbidden() || error.is_not_found() => {}
         Err(error) => return Err(error),
     }
-    Ok(all)
+    Ok(all.into_iter().collect())
 }
 
 /// Returns the addresses to which a mesh would not apply, and what to do; `None` if there are none.
 pub(crate) fn outside(mesh: &MeshKubernetes, addresses: &[String]) -> Option<String> {
     let (outside, ranges) = mesh.outside_networks(addresses)?;
     let networks = mesh.networks.as_ref()?;
-    let (outside, release, value) = (outside.join(", "), &networks.release, &networks.value);
+    let more = outside.len().saturating_sub(SHOWN_MAX);
+    let mut shown = outside[..outside.len() - more].join(", ");
+    if more > 0 {
+        shown += &format!(" and {more} more");
+    }
+    let (outside, release, value) = (shown, &networks.release, &networks.value);
     Some(format!(
         "the cluster has pods or services in {outside}, outside of {value} ({ranges}): the mesh does not apply to them; \
          set the Helm value {value} of {release} to ranges that contain them"

@@ -1,6 +1,6 @@
 //! The side of the user, which receives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{HEADER_BYTES_MAX, Header, ListDigest, Request};
 use crate::image::sha256;
 
-/// Longest wait for the next header, and for the content of a file.
+/// Longest wait for more bytes.
 const WITHIN: Duration = Duration::from_secs(120);
 
 /// Receives files into a directory, in as many connections as it takes.
@@ -53,7 +53,7 @@ impl Receiver {
         let asked = stream.write_all(&request).await;
         asked.map_err(|e| e.to_string())?;
         let mut reader = BufReader::new(stream);
-        let (mut listed, mut list) = (Vec::new(), ListDigest::new());
+        let (mut listed, mut list) = (BTreeSet::new(), ListDigest::new());
         loop {
             match header(&mut reader).await? {
                 Header::File {
@@ -63,7 +63,7 @@ impl Receiver {
                 } => {
                     self.file(&mut reader, &path, bytes, &sha256).await?;
                     list.add(&path, &sha256);
-                    listed.push(path);
+                    listed.insert(path);
                 }
                 Header::End { files, sha256 } => {
                     if files != listed.len() as u64 || sha256 != list.finish() {
@@ -74,7 +74,7 @@ impl Receiver {
             }
         }
         // A file can vanish between two connections.
-        for path in self.have.keys().filter(|p| !listed.contains(p)) {
+        for path in self.have.keys().filter(|p| !listed.contains(*p)) {
             let path = self.dir.join(path);
             std::fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         }
@@ -99,12 +99,12 @@ impl Receiver {
         }
         let mut packed = Vec::new();
         let mut content = reader.take(bytes);
-        match timeout(WITHIN, content.read_to_end(&mut packed)).await {
-            Ok(read) => read.map_err(|e| e.to_string())?,
-            Err(_) => return Err(format!("{path}: no content within {} s", WITHIN.as_secs())),
-        };
-        if (packed.len() as u64) < bytes {
-            return Err(format!("the connection ended within {path}"));
+        while (packed.len() as u64) < bytes {
+            match timeout(WITHIN, content.read_buf(&mut packed)).await {
+                Ok(Ok(0)) => return Err(format!("the connection ended within {path}")),
+                Ok(read) => read.map_err(|e| e.to_string())?,
+                Err(_) => return Err(format!("{path}: no content within {} s", WITHIN.as_secs())),
+            };
         }
         let mut content = Vec::new();
         let unpacked = GzDecoder::new(packed.as_slice()).read_to_end(&mut content);

@@ -64,8 +64,22 @@ fn assert_named(checks: &[Check], (what, good): (&str, Option<bool>), parts: &[&
     assert!(others.is_empty(), "{others:#?}");
 }
 
-fn node(name: &str) -> String {
-    name.to_owned()
+/// A cluster on which a check waits for a node, because the container there does not start.
+async fn stuck() -> (Server, Plan) {
+    let server = cluster().await;
+    let state = json!({"waiting": {"reason": "ContainerCreating"}});
+    let name = "node1".into();
+    server.world.lock().unwrap().deep.states.insert(name, state);
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| k.ready_within_s = 3600);
+    (server, plan)
+}
+
+/// Waits until a check has created its pods.
+async fn until_pods(server: &Server) {
+    while server.paths("/pods/node-").len() < 3 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
@@ -108,10 +122,10 @@ async fn a_good_cluster_has_only_ok_lines_with_the_printed_roles() {
 #[tokio::test]
 async fn a_clock_that_is_wrong_is_named() {
     let hour_ms = 3_600_000;
-    let fault = (node("node1"), -hour_ms * MS);
+    let fault = ("node1".into(), -hour_ms * MS);
     let checks = with(|w| w.deep.ahead_ns.extend([fault])).await;
     let is_fault = ("clocks", Some(false));
-    let parts = ["node1 is 3", "ms behind this machine", "synchronise it"];
+    let parts = ["node1 is 3", "ms behind this machine", "NTP client"];
     assert_named(&checks, is_fault, &parts);
     let line = &checks.iter().find(|c| c.what == "clocks").unwrap().found;
     // node1 is 3600000.1 ms behind this machine (± 0.4 ms)
@@ -124,7 +138,7 @@ async fn a_clock_that_is_wrong_is_named() {
     assert!(error_ms <= uncertainty_ms + 0.1, "{line}");
     let all = |w: &mut World| {
         for name in ["node0", "node1", "node2"] {
-            w.deep.ahead_ns.insert(node(name), 3_600_000 * MS);
+            w.deep.ahead_ns.insert(name.into(), 3_600_000 * MS);
         }
     };
     let checks = with(all).await;
@@ -140,7 +154,7 @@ async fn without_forwarded_ports_the_clock_is_that_of_the_record() {
     {
         let mut world = server.world.lock().unwrap();
         world.roles = Some(Roles::read(&without));
-        world.deep.ahead_ns.insert(node("node2"), 3_600_000 * MS);
+        world.deep.ahead_ns.insert("node2".into(), 3_600_000 * MS);
     }
     let checks = examined(&server, &plan).await;
     let clocks: Vec<_> = checks.iter().filter(|c| c.what == "clocks").collect();
@@ -157,7 +171,7 @@ async fn without_forwarded_ports_the_clock_is_that_of_the_record() {
 async fn a_node_whose_pod_does_not_start_is_named() {
     let nodes = ("nodes", Some(false));
     let state = json!({"waiting": {"reason": "ErrImagePull", "message": "no such host"}});
-    let checks = with(|w| w.deep.states.extend([(node("node1"), state)])).await;
+    let checks = with(|w| w.deep.states.extend([("node1".into(), state)])).await;
     let parts = [
         "no record from a pod on node1: tare: ErrImagePull no such host",
         "tare image --push",
@@ -165,7 +179,7 @@ async fn a_node_whose_pod_does_not_start_is_named() {
     assert_named(&checks, nodes, &parts);
     let state = json!({"terminated": {"reason": "StartError", "exitCode": 128,
         "message": "exec /tare: exec format error"}});
-    let checks = with(|w| w.deep.states.extend([(node("node0"), state)])).await;
+    let checks = with(|w| w.deep.states.extend([("node0".into(), state)])).await;
     assert_named(&checks, nodes, &["a pod on node0", "tare image --program"]);
 }
 
@@ -177,7 +191,7 @@ async fn what_a_pod_does_not_reach_or_read_is_named() {
         ("cgroups_failure", "cgroups", "kubernetes.sampling: kubelet"),
     ] {
         let failure = (key, "timed out");
-        let checks = with(|w| w.deep.failures.extend([(node("node2"), failure)])).await;
+        let checks = with(|w| w.deep.failures.extend([("node2".into(), failure)])).await;
         let parts = ["a pod on node2", ": timed out; ", remedy];
         assert_named(&checks, (what, Some(false)), &parts);
     }
@@ -211,7 +225,7 @@ async fn only_the_first_fifty_nodes_have_a_pod() {
 fn add_webhook(world: &mut World, resource: &str, is_ready: bool) {
     let webhook = json!({"metadata": {"name": "policy"}, "webhooks": [{"name": "check.policy.example",
         "clientConfig": {"service": {"namespace": "policy", "name": "controller"}},
-        "rules": [{"resources": [resource]}]}]});
+        "rules": [{"apiGroups": ["*"], "resources": [resource]}]}]});
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/policy";
     world.objects.insert(path.to_owned(), webhook);
     let slice = json!({"metadata": {"labels": {"kubernetes.io/service-name": "controller"}},
@@ -382,21 +396,13 @@ async fn init_containers_of_a_mesh_without_a_cni_plugin_are_tried() {
 
 #[tokio::test]
 async fn an_interrupted_check_removes_its_objects() {
-    let server = cluster().await;
+    let (server, plan) = stuck().await;
     let before = server.paths("");
-    // Without its container, the check waits for this node.
-    let state = json!({"waiting": {"reason": "ContainerCreating"}});
-    let name = node("node1");
-    server.world.lock().unwrap().deep.states.insert(name, state);
-    let mut plan = plan(&server, 1, INJECTED);
-    set(&mut plan, |k| k.ready_within_s = 3600);
     let settings = plan.kubernetes.as_deref().unwrap();
     let (sender, stop) = watch::channel(false);
     let check = examine_deep(settings, &plan, stop);
     let asks = async {
-        while server.paths("/pods/node-").len() < 3 {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        until_pods(&server).await;
         sender.send(true).unwrap();
     };
     let (checks, ()) = tokio::join!(check, asks);
@@ -406,22 +412,13 @@ async fn an_interrupted_check_removes_its_objects() {
 
 #[tokio::test]
 async fn what_a_killed_check_has_left_is_removed_by_tare_clean() {
-    let server = cluster().await;
+    let (server, plan) = stuck().await;
     let before = server.paths("");
-    let state = json!({"waiting": {"reason": "ContainerCreating"}});
-    let name = node("node1");
-    server.world.lock().unwrap().deep.states.insert(name, state);
-    let mut plan = plan(&server, 1, INJECTED);
-    set(&mut plan, |k| k.ready_within_s = 3600);
     let settings = plan.kubernetes.as_deref().unwrap();
     let (_sender, stop) = watch::channel(false);
     tokio::select! {
         _ = examine_deep(settings, &plan, stop) => panic!("the node does not start"),
-        () = async {
-            while server.paths("/pods/node-").len() < 3 {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        } => {}
+        () = until_pods(&server) => {}
     }
     // A run does not start beside a check.
     let refused = environment().prepare(&plan, &mut |_| {}).await;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tare_model::plan::KubernetesSettings;
+use tare_run::environment::Environment as _;
 use tare_run::kube::detached::{Attached, DetachedRun, Volume, attach, create, fetch};
-use tare_run::kube::{clean, leftovers, role_yaml};
+use tare_run::kube::{Kubernetes, clean, leftovers, role_yaml};
 use tokio::sync::mpsc;
 
 use super::rbac::Roles;
@@ -322,8 +323,8 @@ async fn fetch_continues_broken_transfers_during_the_run_and_after_the_loss_of_i
     let out = dir.path().join("out");
     let mut said = Vec::new();
     let mut say = |line: &str| said.push(line.to_owned());
-    let fetched = fetch(&settings, None, Some(&out), &mut say).await;
-    assert_eq!(fetched.unwrap(), out);
+    let fetched = fetch(&settings, None, Some(&out), pending(), &mut say).await;
+    assert_eq!(fetched.unwrap().as_ref(), Some(&out));
     assert_eq!(content(&out).as_deref(), Some("first"));
     assert!(
         said.iter()
@@ -336,7 +337,7 @@ async fn fetch_continues_broken_transfers_during_the_run_and_after_the_loss_of_i
     std::fs::write(trial.join("load.ndjson"), "second").unwrap();
     let pod = pods(&server).pop().unwrap();
     server.world.lock().unwrap().delete(&pod);
-    fetch(&settings, None, Some(&out), &mut |_| {})
+    fetch(&settings, None, Some(&out), pending(), &mut |_| {})
         .await
         .unwrap();
     assert_eq!(content(&out).as_deref(), Some("second"));
@@ -346,7 +347,7 @@ async fn fetch_continues_broken_transfers_during_the_run_and_after_the_loss_of_i
 
     let other = dir.path().join("logs");
     std::fs::write(other.join("mine"), "").unwrap();
-    let refused = fetch(&settings, None, Some(&other), &mut |_| {})
+    let refused = fetch(&settings, None, Some(&other), pending(), &mut |_| {})
         .await
         .unwrap_err();
     assert!(
@@ -363,7 +364,7 @@ async fn a_volume_without_files_is_named() {
     let (volume, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     server.world.lock().unwrap().volume = volume.path().join("run");
     let out = dir.path().join("out");
-    let refused = fetch(&settings, None, Some(&out), &mut |_| {})
+    let refused = fetch(&settings, None, Some(&out), pending(), &mut |_| {})
         .await
         .unwrap_err();
     assert!(
@@ -371,4 +372,75 @@ async fn a_volume_without_files_is_named() {
         "{refused}"
     );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn two_fetches_at_once_are_both_complete_and_a_stopped_one_leaves_nothing() {
+    let server = Server::start(3).await;
+    let (settings, _) = created(&server).await;
+    let (volume, dir) = (folder(), tempfile::tempdir().unwrap());
+    let trial = volume.path().join("trials/000");
+    std::fs::create_dir_all(&trial).unwrap();
+    for i in 0..20 {
+        std::fs::write(trial.join(i.to_string()), format!("{i}")).unwrap();
+    }
+    server.world.lock().unwrap().volume = volume.path().to_owned();
+    let out = dir.path().join("out");
+    let stopped = fetch(&settings, None, Some(&out), ready(()), &mut |_| {}).await;
+    assert_eq!(stopped.unwrap(), None);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let (mut one, mut two) = (|_: &str| {}, |_: &str| {});
+    let (one, two) = tokio::join!(
+        fetch(&settings, None, Some(&out), pending(), &mut one),
+        fetch(&settings, None, Some(&out), pending(), &mut two)
+    );
+    assert_eq!(
+        (one.unwrap().as_ref(), two.unwrap().as_ref()),
+        (Some(&out), Some(&out))
+    );
+    assert_eq!(
+        std::fs::read_dir(out.join("trials/000")).unwrap().count(),
+        20
+    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert!(server.paths("/pods/reader").is_empty());
+}
+
+#[tokio::test]
+async fn no_other_run_starts_before_the_end_of_a_detached_run() {
+    let server = Server::start(3).await;
+    created(&server).await;
+    let mut second = run(&server);
+    second.id = "20260101-000001-sim".to_owned();
+    let mut local = Kubernetes::new(second.id.clone());
+    let refused = create(second, &volume(), &mut |_| {}).await.unwrap_err();
+    let expected = format!("run {ID} has objects on this cluster");
+    assert!(refused.to_string().contains(&expected), "{refused}");
+    let plan = plan(&server, 1, INJECTED);
+    let refused = local.prepare(&plan, &mut |_| {}).await.unwrap_err();
+    assert!(refused.to_string().contains(&expected), "{refused}");
+    // The orchestrator itself, and others after its end, may run.
+    assert!(prepared(&plan).await.close().await.is_empty());
+    end_with(&server, "0");
+    let mut after = Kubernetes::new("20260101-000002-sim".to_owned());
+    after.prepare(&plan, &mut |_| {}).await.unwrap();
+    assert!(after.close().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_run_whose_creation_was_killed_is_named_and_removed() {
+    let server = Server::start(3).await;
+    let before = server.paths("");
+    let (settings, _) = created(&server).await;
+    let [job] = server.paths("/jobs/tare").try_into().unwrap();
+    server.world.lock().unwrap().objects.remove(&job);
+    let failed = attach(&settings, None, pending(), &mut |_| {}, &mut |_| {}).await;
+    let failed = failed.unwrap_err().to_string();
+    assert!(
+        failed.contains("creation or its removal was interrupted"),
+        "{failed}"
+    );
+    let events = clean(&settings, Some(ID), &mut |_| {}).await.unwrap();
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!(server.paths(""), before);
 }

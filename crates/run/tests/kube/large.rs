@@ -1,6 +1,8 @@
 //! A run on a large cluster of others: what it asks of the API server does not grow with the cluster, apart from lists of
 //! nodes and of names.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tare_model::trial::EventKind;
 use tare_run::environment::Environment as _;
@@ -26,8 +28,8 @@ fn fill(server: &Server, pods: usize, config_maps: usize, bytes: usize) {
     }
 }
 
-/// Runs one trial and returns its requests and the bytes of their responses.
-async fn cost(server: &Server) -> (usize, usize) {
+/// Runs one trial and returns the number of its requests, the bytes of their responses, and the rights that they used.
+async fn cost(server: &Server) -> (usize, usize, BTreeSet<String>) {
     let plan = plan(server, 2, INJECTED);
     let mut cluster = prepared(&plan).await;
     whole_trial(&mut cluster, &plan, "there").await;
@@ -37,20 +39,21 @@ async fn cost(server: &Server) -> (usize, usize) {
         "{events:?}"
     );
     let world = server.world.lock().unwrap();
-    (world.requests, world.bytes)
+    (world.requests, world.bytes, world.used.clone())
 }
 
 #[tokio::test]
 async fn the_cost_of_a_run_does_not_grow_with_the_objects_of_others() {
     let small = Server::start(3).await;
-    let (requests_small, bytes_small) = cost(&small).await;
+    let (requests_small, bytes_small, used_small) = cost(&small).await;
     let large = Server::start(500).await;
     let (pods, maps, bytes_each) = (10_000, 5_000, 2_000);
     fill(&large, pods, maps, bytes_each);
-    let (requests, bytes) = cost(&large).await;
+    let (requests, bytes, used) = cost(&large).await;
     eprintln!(
         "3 nodes: {requests_small} requests, {bytes_small} bytes; 500 nodes, {pods} pods, {maps} ConfigMaps: {requests} requests, {bytes} bytes"
     );
+    assert_eq!(used, used_small);
     // Polling may need a few more requests while the machine is busy.
     assert!(
         requests <= 2 * requests_small,

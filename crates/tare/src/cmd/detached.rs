@@ -20,18 +20,10 @@ use super::run::{Conditions, STOPPING, conduct, stop_on_signal};
 
 /// Pause between two attempts to lock the volume.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Name of the run directory on the volume.
-const RUN: &str = "run";
 
-/// Run, or send, a detached run.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    action: Action,
-}
-
+/// What the pods of a detached run do.
 #[derive(Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Begin or continue the run.
     Run {
         /// File with the specification of the run.
@@ -46,21 +38,21 @@ enum Action {
     },
     /// Send the run directory.
     Send {
-        /// Directory where the volume is mounted.
+        /// The run directory.
         #[arg(long)]
-        data: PathBuf,
+        dir: PathBuf,
     },
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.action {
+pub(crate) fn run(action: &Action) -> anyhow::Result<ExitCode> {
+    match action {
         Action::Run {
             spec,
             data,
             account,
         } => orchestrate(spec, data, account),
-        Action::Send { data } => {
-            transfer::serve(&data.join(RUN), transfer::PORT)?;
+        Action::Send { dir } => {
+            transfer::serve(dir, transfer::PORT)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -81,7 +73,9 @@ fn orchestrate(spec: &Path, data: &Path, account: &Path) -> anyhow::Result<ExitC
     find_cluster(account)?;
     let runtime = super::runtime()?;
     let inside = runtime.block_on(Inside::connect(&run))?;
-    let Some(_lock) = runtime.block_on(lock(&data.join("lock"), stop.asked.clone()))? else {
+    // The volume may have files of others, and other runs.
+    let file = data.join(format!("{}.lock", run.id));
+    let Some(_lock) = runtime.block_on(lock(&file, stop.asked.clone()))? else {
         return Ok(ExitCode::from(exit::INTERRUPTED));
     };
     if let Some(code) = runtime.block_on(inside.end())? {
@@ -90,7 +84,8 @@ fn orchestrate(spec: &Path, data: &Path, account: &Path) -> anyhow::Result<ExitC
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    let start = start(run, &data.join(RUN))?;
+    let dir = data.join(&run.id);
+    let start = start(run, &dir)?;
     let done = conduct(
         &runtime,
         start,
@@ -99,9 +94,10 @@ fn orchestrate(spec: &Path, data: &Path, account: &Path) -> anyhow::Result<ExitC
         None,
     )?;
     stop.children_have_ended();
-    let Some(done) = done else {
+    let Some(mut done) = done else {
         return Ok(ExitCode::from(exit::INTERRUPTED));
     };
+    done.resume = "Another pod of the Job continues the run.".to_owned();
     let analysed = analyse(&done, Some(Output::Text));
     let code = conclude(&done, analysed, "")?;
     if !done.is_complete() {
@@ -134,7 +130,7 @@ fn find_cluster(account: &Path) -> anyhow::Result<()> {
 }
 
 /// Locks the volume, so that a pod that is still ending and the pod that replaces it do not run at the same time. The
-/// kernel releases the lock of a killed process. Returns `None` if the user stopped the wait.
+/// kernel releases the lock of a killed process. Returns `None` after SIGTERM.
 async fn lock(path: &Path, mut stop: watch::Receiver<bool>) -> anyhow::Result<Option<File>> {
     let failed = || format!("failed to lock {}", path.display());
     let file = File::create(path).with_context(failed)?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use tare_model::mesh::Mesh;
 use tare_model::plan::Plan;
+use tare_run::environment::EnvironmentError;
 use tare_run::kube::doctor::Check;
 use tare_run::kube::{deep_role_yaml, doctor, mesh_role, role_yaml, with_named_platform};
 
@@ -96,37 +97,50 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let context = settings.context.as_deref().unwrap_or_default();
             writeln!(out, "cluster {context}")?;
         }
-        let checks = match runtime.block_on(doctor::examine(settings, &installed, graph)) {
+        let checks = runtime.block_on(doctor::examine(settings, &installed, graph));
+        let mut checks = match checks {
             // The other clusters are still checked.
-            Err(error) if clusters.len() > 1 => {
-                writeln!(out, "{:<5} {error}", "BAD")?;
-                bad = true;
-                continue;
-            }
+            Err(error) if clusters.len() > 1 => vec![not_checked(&error)],
             checks => checks?,
         };
-        // Below, a pod on each node shows it.
-        let is_shown = |check: &&Check| {
-            !args.deep || !["image", "architecture"].contains(&check.what.as_str())
-        };
-        let mut checks: Vec<Check> = checks.into_iter().filter(|c| is_shown(&c)).collect();
-        write_lines(&mut out, &checks)?;
-        if let Some((plan, stop)) = plan.as_ref().zip(stop.as_ref()) {
-            let asked = stop.asked.clone();
-            let examined = runtime.block_on(doctor::examine_deep(settings, plan, asked))?;
-            let Some(deep) = examined else {
-                return Ok(ExitCode::from(exit::INTERRUPTED));
-            };
-            write_lines(&mut out, &deep)?;
-            checks.extend(deep);
+        if args.deep {
+            // The deep checks test both with a pod on each node.
+            checks.retain(|c| !["image", "architecture"].contains(&c.what.as_str()));
         }
-        bad |= checks.iter().any(|c| c.good == Some(false));
+        write_lines(&mut out, &checks)?;
+        bad |= is_bad(&checks);
+        let Some((plan, stop)) = plan.as_ref().zip(stop.as_ref()) else {
+            continue;
+        };
+        let examined = doctor::examine_deep(settings, plan, stop.asked.clone());
+        let deep = match runtime.block_on(examined) {
+            Err(error) if clusters.len() > 1 => vec![not_checked(&error)],
+            deep => deep?.unwrap_or_default(),
+        };
+        write_lines(&mut out, &deep)?;
+        bad |= is_bad(&deep);
+        if *stop.asked.borrow() {
+            return Ok(ExitCode::from(exit::INTERRUPTED));
+        }
     }
     Ok(if bad {
         ExitCode::from(exit::INVALID)
     } else {
         ExitCode::SUCCESS
     })
+}
+
+fn is_bad(checks: &[Check]) -> bool {
+    checks.iter().any(|c| c.good == Some(false))
+}
+
+/// The line of a cluster that cannot be checked.
+fn not_checked(error: &EnvironmentError) -> Check {
+    Check {
+        what: "cluster".to_owned(),
+        good: Some(false),
+        found: error.to_string(),
+    }
 }
 
 /// Returns the plan of the command line, with the settings of the cluster; `None` if none is needed.

@@ -77,8 +77,8 @@ pub(crate) enum Command {
     Keep(keep::Args),
     #[command(hide = true)]
     NodeCheck(node_check::Args),
-    #[command(hide = true)]
-    Detached(detached::Args),
+    #[command(subcommand, hide = true)]
+    Detached(detached::Action),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(
 
 fn text(cluster: &ClusterActions) -> String {
     let mut text = format!(
-        "\ncluster {}: Kubernetes {}, platform {}; this check changed nothing\n\na run, whatever the mesh:\n",
+        "\ncluster {}: Kubernetes {}, platform {}; this check changed nothing\n\nevery run:\n",
         cluster.server, cluster.kubernetes, cluster.platform
     );
     lines(&mut text, &cluster.run);

@@ -1,4 +1,4 @@
-//! A run whose orchestrator is on a real cluster. Who follows it is killed, and then its pod: no trial is lost or doubled.
+//! A run whose orchestrator is on a real cluster. `tare attach` is killed, and then the pod: no trial is lost or doubled.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ impl Volume {
     }
 
     /// Returns the second trial, if it is in progress and has records.
-    fn trial(&self) -> Option<PathBuf> {
-        let trials = std::fs::read_dir(self.0.path().join("run/trials")).ok()?;
+    fn trial(&self, id: &str) -> Option<PathBuf> {
+        let trials = std::fs::read_dir(self.0.path().join(id).join("trials")).ok()?;
         let mut trials = trials.flatten().map(|t| t.path());
         trials.find(|trial| {
             let records = std::fs::metadata(trial.join("load.ndjson"));
@@ -56,7 +56,7 @@ fn tare(arguments: &[&str]) -> Command {
 
 #[test]
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
-fn a_run_on_the_cluster_survives_its_pod_and_who_follows_it() {
+fn a_run_on_the_cluster_survives_the_kill_of_attach_and_of_its_pod() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let dir = tmp.join("cluster-detached");
     let _ = std::fs::remove_dir_all(&dir);
@@ -77,12 +77,15 @@ fn a_run_on_the_cluster_survives_its_pod_and_who_follows_it() {
         .unwrap();
 
     let begin = Instant::now();
-    while volume.trial().is_none() && begin.elapsed() < BEGINS_WITHIN {
-        std::thread::sleep(Duration::from_millis(500));
-    }
-    let has_begun = volume.trial().is_some();
-    follows.kill().unwrap();
-    follows.wait().unwrap();
+    let has_begun = loop {
+        if volume.trial(&id).is_some() {
+            break true;
+        }
+        if begin.elapsed() > BEGINS_WITHIN {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
     let pods = [
         "delete",
         "pods",
@@ -97,6 +100,8 @@ fn a_run_on_the_cluster_survives_its_pod_and_who_follows_it() {
         ]
         .concat(),
     );
+    follows.kill().unwrap();
+    follows.wait().unwrap();
     let ended = tare(&["attach", &id]).status().unwrap();
     let fetched = tare(&["fetch", &id, "--out"]).arg(&dir).status().unwrap();
     let removed = tare(&["clean", "--run", &id]).status().unwrap();

@@ -4,7 +4,7 @@ mod objects;
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::actions::{Action, ActionKind, ClusterActions, MeshActions};
-use tare_model::mesh::{Mesh, MeshKubernetes, Platform};
+use tare_model::mesh::{Mesh, Platform};
 use tare_model::plan::{KubernetesSettings, Plan, SamplingSource};
 
 use super::api::kubeconfig;
@@ -35,14 +35,7 @@ pub async fn actions(
     let helm = Helm::new(settings);
     let mut meshes = Vec::new();
     for mesh in &plan.meshes {
-        let mut found = of_mesh(&helm, &version, mesh, platform.platform).await;
-        let section = mesh.kubernetes.as_deref().filter(|_| found.is_installed);
-        if let Some(section) = section {
-            let section = on_platform(mesh, section, platform.platform);
-            let warning = platform::outside(&section, &addresses);
-            let warning = warning.map(|text| action(ActionKind::Warning, "addresses", text));
-            found.actions.extend(warning);
-        }
+        let mut found = of_mesh(&helm, &version, mesh, platform.platform, &addresses).await;
         found.actions.sort();
         meshes.push(found);
     }
@@ -58,7 +51,7 @@ pub async fn actions(
     })
 }
 
-/// What every trial of a run does.
+/// What every run does, with any mesh.
 fn of_run(settings: &KubernetesSettings, plan: &Plan, nodes: &[Node]) -> Vec<Action> {
     let mut actions = Vec::new();
     if settings.sampling == SamplingSource::Agents {
@@ -82,9 +75,10 @@ fn of_run(settings: &KubernetesSettings, plan: &Plan, nodes: &[Node]) -> Vec<Act
         }
         Err(error) => actions.push(action(ActionKind::Warning, "generators", error.to_string())),
     }
-    let (prefix, instances) = (&settings.namespace_prefix, plan.workload.instances);
+    let prefix = &settings.namespace_prefix;
+    let instances = plan.workloads().map(|w| w.instances).max().unwrap_or(0);
     let what = format!(
-        "one for the run; for each trial one for each of {instances} instances, one for the generators and one, with \
+        "one for the run; for each trial one for each of at most {instances} instances, one for the generators and one, with \
          the PodSecurity level privileged, for the agents"
     );
     actions.push(action(ActionKind::Namespaces, format!("{prefix}-*"), what));
@@ -92,27 +86,12 @@ fn of_run(settings: &KubernetesSettings, plan: &Plan, nodes: &[Node]) -> Vec<Act
     actions
 }
 
-/// The definition of a mesh with its version and the values of the platform.
-fn on_platform(
-    mesh: &Mesh,
-    section: &MeshKubernetes,
-    platform: Option<&'static Platform>,
-) -> MeshKubernetes {
-    let mut section = section.clone();
-    if let Some(platform) = platform {
-        platform.apply(&mut section);
-    }
-    let mut mesh = mesh.clone();
-    mesh.kubernetes = Some(Box::new(section));
-    let filled = mesh.with_version_filled().kubernetes;
-    filled.map(|section| *section).unwrap_or_default()
-}
-
 async fn of_mesh(
     helm: &Helm,
     version: &str,
     mesh: &Mesh,
     platform: Option<&'static Platform>,
+    addresses: &[String],
 ) -> MeshActions {
     let mut found = MeshActions {
         mesh: mesh.name.clone(),
@@ -141,7 +120,12 @@ async fn of_mesh(
                 .push(action(ActionKind::Warning, object, note));
         }
     }
-    let section = on_platform(mesh, section, platform);
+    let Some(section) = mesh.on_platform(platform).kubernetes else {
+        return found;
+    };
+    let warning = platform::outside(&section, addresses);
+    let warning = warning.map(|text| action(ActionKind::Warning, "addresses", text));
+    found.actions.extend(warning);
     let namespaces = namespaces(&section);
     let what = "created, with the PodSecurity level privileged";
     let object = namespaces.join(", ");

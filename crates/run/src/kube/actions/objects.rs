@@ -48,7 +48,7 @@ pub(super) fn actions(objects: &[(String, Value)], namespaces: &[String]) -> Vec
         .collect();
     let mut of_cluster: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut foreign: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (release_namespace, object) in objects.iter().filter(|(_, o)| !is_test(o)) {
+    for (release_namespace, object) in objects {
         let (kind, name) = (text(object, "/kind"), name_of(object));
         let namespace = match text(object, "/metadata/namespace") {
             "" => release_namespace.as_str(),
@@ -80,12 +80,6 @@ pub(super) fn actions(objects: &[(String, Value)], namespaces: &[String]) -> Vec
         ));
     }
     actions
-}
-
-/// Whether an object is created only by `helm test`.
-fn is_test(object: &Value) -> bool {
-    let hook = object["metadata"]["annotations"]["helm.sh/hook"].as_str();
-    hook.is_some_and(|hook| hook.split(',').all(|h| h.trim().starts_with("test")))
 }
 
 /// The specification of the pods of a workload; `None` for other objects.
@@ -276,8 +270,6 @@ mod tests {
         let named = |kind: &str, name: &str| json!({"kind": kind, "apiVersion": "mesh.example/v1", "metadata": {"name": name}});
         let mut foreign = named("RoleBinding", "reader");
         foreign["metadata"]["namespace"] = "kube-system".into();
-        let mut test = named("ClusterRole", "of-a-test");
-        test["metadata"]["annotations"] = json!({"helm.sh/hook": "test"});
         let definition = json!({"kind": "CustomResourceDefinition", "metadata": {"name": "zones.mesh.example"},
             "spec": {"group": "mesh.example", "scope": "Cluster", "names": {"kind": "Zone"}}});
         let objects = [
@@ -285,7 +277,6 @@ mod tests {
             named("ClusterRole", "b"),
             named("ClusterRole", "a"),
             foreign,
-            test,
             definition,
             named("Zone", "default"),
         ];

@@ -295,8 +295,8 @@ impl ApiClient {
     }
 
     /// Applies objects in server-side dry runs, several at a time: admission decides, and nothing is stored. Each has the
-    /// path of its kind. Returns the results in the same order. Does not retry, because a webhook that does not respond
-    /// would be an error of the server each time. An error contains no values of the objects.
+    /// path of its kind. Returns the results in the same order. Retries only if the server is
+    /// overloaded: a webhook that does not respond is an error of the server each time. An error contains no values of the objects.
     pub(crate) async fn dry_run_all<'o>(
         &self,
         objects: impl Iterator<Item = (String, &'o Value)>,
@@ -306,8 +306,15 @@ impl ApiClient {
             let mut params = PatchParams::apply(FIELD_MANAGER).force();
             params.dry_run = true;
             let request = Request::new(path).patch(name, &params, &Patch::Apply(object))?;
-            let applied = self.send_for_json(&request).await;
-            applied.map(drop).map_err(ApiError::without_values)
+            let until = Instant::now() + RETRY_FOR;
+            loop {
+                match self.send_for_json(&request).await {
+                    Err(error) if error.status == Some(429) && Instant::now() < until => {
+                        sleep(PAUSE_MAX).await;
+                    }
+                    applied => return applied.map(drop).map_err(ApiError::without_values),
+                }
+            }
         };
         let requests = stream::iter(objects.map(apply).collect::<Vec<_>>());
         requests.buffered(CONCURRENT_MAX).collect().await

@@ -129,7 +129,13 @@ pub(super) async fn newest_pod(api: &ApiClient, place: &Place) -> Result<Option<
 
 /// Returns why the Job has given up; `None` while it goes on.
 async fn failure(api: &ApiClient, place: &Place) -> Result<Option<String>, ApiError> {
-    let job = api.get(JOB, &place.namespace, NAME).await?;
+    let job = match api.get(JOB, &place.namespace, NAME).await {
+        Err(error) if error.is_not_found() => {
+            let found = "it does not exist: its creation or its removal was interrupted";
+            return Ok(Some(found.to_owned()));
+        }
+        job => job?,
+    };
     let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
     let failed = conditions.find(|c| c["type"] == "Failed" && c["status"] == "True");
     let text = |c: &Value| c["message"].as_str().unwrap_or("no reason").to_owned();

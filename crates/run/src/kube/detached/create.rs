@@ -7,11 +7,12 @@ use tare_model::plan::{EnvironmentKind, Hooks, KubernetesSettings, Plan};
 use super::objects::{PackedChart, before_job, job};
 use super::{DetachedRun, JOB, NAME, Place, Volume, remove};
 use crate::environment::EnvironmentError;
-use crate::kube::api::kinds::{Kind, PULL_SECRET, SECRET, role_yaml};
-use crate::kube::api::{ApiClient, kubeconfig};
-use crate::kube::leftovers::refuse_other_runs;
+use crate::kube::api::kinds::{Kind, role_yaml};
+use crate::kube::api::kubeconfig;
+use crate::kube::leftovers::{clean, refuse_other_runs};
 use crate::kube::mesh::{Helm, mesh_role};
-use crate::kube::objects::names::MANAGED;
+use crate::kube::objects::node;
+use crate::kube::platform;
 use crate::kube::trial::pull_secrets;
 
 /// Most bytes in a ConfigMap, a little less than the limit of Kubernetes.
@@ -30,39 +31,38 @@ pub async fn create(
 ) -> Result<(), EnvironmentError> {
     if run.plan.environment != EnvironmentKind::Kubernetes {
         let remedy = "add --environment kubernetes";
-        return Err(EnvironmentError::missing("--detach is only for plans on a cluster", remedy));
+        return Err(EnvironmentError::missing(
+            "--detach is only for plans on a cluster",
+            remedy,
+        ));
     }
     if let Some(found) = stays_here(&run.plan) {
         let remedy = "run this plan without --detach";
         return Err(EnvironmentError::missing(found, remedy));
     }
     let settings = run.settings();
-    let meshes: Vec<_> = run
-        .plan
-        .meshes
-        .iter()
-        .map(|m| m.with_version_filled())
-        .collect();
+    let api = kubeconfig::connect(&settings).await?;
+    api.version().await?;
+    refuse_other_runs(&api, &run.id, &settings).await?;
+    // The objects of the charts, and so the role, depend on the platform.
+    let nodes = node::usable(&api, &settings).await?;
+    let platform = platform::find(&settings, &nodes).platform;
+    let meshes = run.plan.meshes.iter().map(|m| m.on_platform(platform));
+    let meshes: Vec<_> = meshes.collect();
     let sections: Vec<_> = meshes
         .iter()
         .filter_map(|m| m.kubernetes.as_deref())
         .collect();
-    let api = kubeconfig::connect(&settings).await?;
-    api.version().await?;
-    refuse_other_runs(&api, &run.id, &settings).await?;
     let more = mesh_role(&settings, &sections, None).await?.yaml();
     let roles = role_yaml(&settings) + &more;
     let charts = pack(&settings, &sections).await?;
     let place = Place::new(&settings, &run.id);
-    // They are those of this machine.
+    // The kubeconfig and its contexts exist on this machine only.
     if let Some(own) = &mut run.plan.kubernetes {
         (own.kubeconfig, own.context) = (None, None);
     }
     let objects = before_job(&place, &run, &roles, volume, &charts);
     let objects = objects.map_err(|found| EnvironmentError::start("the detached run", found))?;
-    for line in announcement(&place, volume, &objects) {
-        say(&line);
-    }
     let excess = objects.iter().map(|(_, o)| o.to_string().len()).max();
     if let Some(bytes) = excess.filter(|bytes| *bytes > CONFIG_MAP_BYTES_MAX) {
         let what = format!(
@@ -73,18 +73,27 @@ pub async fn create(
             "run this plan without --detach",
         ));
     }
+    for line in announcement(&place, volume, &objects) {
+        say(&line);
+    }
     let created = async {
         for (kind, object) in objects {
             api.apply(kind, &object).await?;
         }
-        copy_pull_secrets(&api, &settings, &place).await?;
+        let to = [place.namespace.clone()];
+        pull_secrets::copy(&api, &settings, &place.labels(), &to).await?;
         let helm = sections.iter().any(|m| !m.releases.is_empty());
         let job = job(&place, &settings, charts.len(), helm);
         Ok(api.apply(JOB, &job).await.map(drop)?)
     };
     let created: Result<(), EnvironmentError> = created.await;
     if created.is_err() {
-        match remove(&api, &place).await {
+        // The Job may run although its creation seems to have failed. Without the right to delete Jobs, there is none.
+        let cleaned = match clean(&settings, Some(&place.id), &mut |_| {}).await {
+            Err(_) => remove(&api, &place).await.map_err(EnvironmentError::from),
+            cleaned => cleaned,
+        };
+        match cleaned {
             Ok(events) => events.iter().for_each(|event| say(&event.to_string())),
             Err(error) => say(&format!(
                 "not removed: {error}; run `tare clean --run {}`",
@@ -114,8 +123,9 @@ async fn pack(
     let helm = Helm::new(settings);
     let mut charts: Vec<PackedChart> = Vec::new();
     for release in meshes.iter().flat_map(|m| &m.releases) {
-        let (file, archive) = helm.pack(release).await?;
+        let file = Helm::archive(release);
         if charts.iter().all(|c| c.file != file) {
+            let archive = helm.pack(release).await?;
             charts.push(PackedChart { file, archive });
         }
     }
@@ -161,20 +171,4 @@ fn rule_line(rule: &Value) -> String {
         named(list("apiGroups")),
         list("verbs")
     )
-}
-
-/// Copies the pull secrets of the settings into the namespace of the run.
-async fn copy_pull_secrets(
-    api: &ApiClient,
-    settings: &KubernetesSettings,
-    place: &Place,
-) -> Result<(), EnvironmentError> {
-    for name in &settings.image_pull_secrets {
-        let from = &settings.image_pull_secrets_from;
-        let secret = api.get(PULL_SECRET, from, name).await?;
-        let labels = serde_json::json!({MANAGED: "tare", super::DETACHED: place.label});
-        let copy = pull_secrets::copy_of(&secret, name, &place.namespace, labels);
-        api.create(SECRET, &copy).await?;
-    }
-    Ok(())
 }

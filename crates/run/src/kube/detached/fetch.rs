@@ -24,10 +24,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How often a connection may break without a further complete file.
 const ATTEMPTS_MAX: u32 = 20;
 /// File in a fetched directory, with the id of its run. A directory with it is replaced when the run is fetched again.
-const MARK: &str = ".fetched";
+pub const FETCHED: &str = ".fetched";
 
-/// Fetches the run directory of a run into `out`, or into `runs/ID`, and returns this path. It works while the run is in
-/// progress and after its end, as long as its volume exists.
+/// Fetches the run directory of a run into `out`, or into `runs/ID`, and returns this path; `None` if `stop` was ready
+/// first. It works while the run is in progress and after its end, as long as its volume exists.
 ///
 /// # Errors
 /// If the run does not exist, `out` exists and is not an earlier fetch of it, or the files cannot be read.
@@ -35,8 +35,9 @@ pub async fn fetch(
     settings: &KubernetesSettings,
     id: Option<&str>,
     out: Option<&Path>,
+    stop: impl Future<Output = ()>,
     say: &mut dyn FnMut(&str),
-) -> Result<PathBuf, EnvironmentError> {
+) -> Result<Option<PathBuf>, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
     api.version().await?;
     let place = find(&api, id).await?;
@@ -44,33 +45,48 @@ pub async fn fetch(
     let default = || Path::new("runs").join(&place.id);
     let out = out.map_or_else(default, Path::to_owned);
     check_target(&out, &place.id)?;
-    let partial = with_suffix(&out, ".partial");
-    let failed = |doing: &str| EnvironmentError::io(format!("{doing} {}", partial.display()));
-    match std::fs::remove_dir_all(&partial) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(failed("remove")(error));
-        }
-        _ => {}
-    }
-    std::fs::create_dir_all(&partial).map_err(failed("create"))?;
     let name = format!("reader-{:x}", unix_ns());
-    let received = receive(&api, &place, &run.settings(), &name, &partial, say).await;
-    let removed = api.delete(POD, Some(&place.namespace), &name).await;
-    let files = received?;
-    if let Err(error) = removed {
+    // Several fetches at the same time have directories of their own.
+    let partial = with_suffix(&out, &format!(".{name}"));
+    let create = || {
+        std::fs::create_dir_all(partial.parent().unwrap_or(Path::new("")))?;
+        std::fs::create_dir(&partial)
+    };
+    create().map_err(EnvironmentError::io(format!(
+        "create {}",
+        partial.display()
+    )))?;
+    let settings = run.settings();
+    let receive = receive(&api, &place, &settings, &name, &partial, say);
+    let received = tokio::select! {
+        received = receive => Some(received),
+        () = stop => None,
+    };
+    if let Err(error) = api.delete(POD, Some(&place.namespace), &name).await {
         say(&format!("pod {name} remains until `tare clean`: {error}"));
     }
-    if files == 0 {
+    let files = received.transpose().and_then(|files| match files {
+        Some(0) => {
+            let what = format!("the volume of run {} has no files yet", place.id);
+            let remedy = format!("`tare attach {}` shows the state of the run", place.id);
+            Err(EnvironmentError::missing(what, remedy))
+        }
+        Some(files) => {
+            check_target(&out, &place.id)?;
+            let kept = std::fs::write(partial.join(FETCHED), &place.id);
+            let kept = kept.and_then(|()| replace(&partial, &out, &name));
+            kept.map_err(EnvironmentError::io(format!("rename to {}", out.display())))?;
+            Ok(Some(files))
+        }
+        None => Ok(None),
+    });
+    if !matches!(files, Ok(Some(_))) {
         let _ = std::fs::remove_dir_all(&partial);
-        let what = format!("the volume of run {} has no files yet", place.id);
-        let remedy = format!("`tare attach {}` shows the state of the run", place.id);
-        return Err(EnvironmentError::missing(what, remedy));
     }
-    std::fs::write(partial.join(MARK), &place.id).map_err(failed("mark"))?;
-    replace(&partial, &out)
-        .map_err(EnvironmentError::io(format!("rename to {}", out.display())))?;
-    say(&format!("{files} files"));
-    Ok(out)
+    Ok(files?.map(|files| {
+        say(&format!("{files} files"));
+        out
+    }))
 }
 
 /// Fails unless a directory is new, empty, or an earlier fetch of this run.
@@ -81,7 +97,7 @@ fn check_target(out: &Path, id: &str) -> Result<(), EnvironmentError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         _ => {}
     }
-    let fetched = std::fs::read_to_string(out.join(MARK));
+    let fetched = std::fs::read_to_string(out.join(FETCHED));
     if fetched.is_ok_and(|of| of == id) {
         return Ok(());
     }
@@ -100,9 +116,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Puts `new` in the place of `out`.
-fn replace(new: &Path, out: &Path) -> std::io::Result<()> {
-    let old = with_suffix(out, ".old");
+/// Puts `new` in the place of `out`. `name` is unique.
+fn replace(new: &Path, out: &Path, name: &str) -> std::io::Result<()> {
+    let old = with_suffix(out, &format!(".old-{name}"));
     if out.exists() {
         std::fs::rename(out, &old)?;
         std::fs::rename(new, out)?;

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{DETACHED, DetachedRun, END, Place, end};
+use super::{DetachedRun, END, Place, end};
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::CONFIG_MAP;
 use crate::kube::api::{ApiClient, kubeconfig};
-use crate::kube::objects::names::MANAGED;
 
 /// Writes a kubeconfig for the service account of a pod, whose token, certificate authority and namespace are in
 /// `account`. tare and Helm use it. Kubernetes renews the token, so the kubeconfig has only the path of the token.
@@ -67,8 +66,7 @@ impl Inside {
     /// When the cluster does not respond.
     pub async fn record_end(&self, code: u8) -> Result<(), EnvironmentError> {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": END, "namespace": self.place.namespace,
-                "labels": {MANAGED: "tare", DETACHED: self.place.label}},
+            "metadata": self.place.named(END),
             "data": {"code": code.to_string()}});
         Ok(self.api.apply(CONFIG_MAP, &map).await.map(drop)?)
     }

@@ -18,7 +18,7 @@ use crate::environment::EnvironmentError;
 
 pub use attach::{Attached, attach};
 pub use create::create;
-pub use fetch::fetch;
+pub use fetch::{FETCHED, fetch};
 pub use inside::{Inside, write_kubeconfig};
 pub use objects::Volume;
 pub(crate) use remove::{remove, stop};
@@ -28,6 +28,8 @@ pub(crate) use remove::{remove, stop};
 pub(super) const DETACHED: &str = "tare.run/detached";
 /// Annotation of the namespace: the id of the run.
 pub(super) const RUN_ID: &str = "tare.run/run";
+/// Annotation of the namespace: the namespace from which pull secrets are copied; empty if there are none.
+pub(super) const PULL_SECRETS_FROM: &str = "tare.run/pull-secrets-from";
 /// Value of the label `tare.run/role` of the pods of the Job.
 pub(super) const ORCHESTRATOR: &str = "orchestrator";
 /// Name of the ConfigMap with the [`DetachedRun`].
@@ -127,12 +129,19 @@ pub(crate) struct Place {
     pub(super) namespace: String,
     /// Value of [`DETACHED`].
     pub(super) label: String,
+    /// Value of [`PULL_SECRETS_FROM`].
+    pub(super) pull_secrets_from: String,
 }
 
 impl Place {
     fn new(settings: &KubernetesSettings, id: &str) -> Self {
         let names = Names::new(&settings.namespace_prefix, id);
+        let pull_secrets_from = match settings.image_pull_secrets.is_empty() {
+            true => String::new(),
+            false => settings.image_pull_secrets_from.clone(),
+        };
         Self {
+            pull_secrets_from,
             id: id.to_owned(),
             namespace: format!("{}-detached-{}", settings.namespace_prefix, names.run),
             label: names.run,
@@ -157,6 +166,7 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<Place>, ApiError> {
             id: text(&metadata["annotations"][RUN_ID]),
             namespace: name_of(namespace).to_owned(),
             label: text(&metadata["labels"][DETACHED]),
+            pull_secrets_from: text(&metadata["annotations"][PULL_SECRETS_FROM]),
         }
     };
     Ok(found.iter().map(place).collect())
@@ -185,6 +195,16 @@ async fn find(api: &ApiClient, id: Option<&str>) -> Result<Place, EnvironmentErr
         };
         EnvironmentError::missing(what, "start one with `tare run --detach`")
     })
+}
+
+/// Finds a run that has not recorded its end, other than `id`.
+pub(crate) async fn unfinished(api: &ApiClient, id: &str) -> Result<Option<Place>, ApiError> {
+    for place in runs(api).await?.into_iter().filter(|run| run.id != id) {
+        if end(api, &place).await?.is_none() {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the exit code with which a run has ended; `None` while it continues.

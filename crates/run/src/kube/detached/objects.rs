@@ -3,13 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tare_model::plan::{ContainerResources, KubernetesSettings, yaml_to_json};
+use tare_model::plan::{ContainerResources, KubernetesSettings};
 
 use super::{
     ACCOUNT, BINDING, CLAIM, CLUSTER_BINDING, CLUSTER_ROLE, DETACHED, DetachedRun, JOB, NAME,
-    ORCHESTRATOR, Place, ROLE, RUN_ID, SPEC, SPEC_FILE,
+    ORCHESTRATOR, PULL_SECRETS_FROM, Place, ROLE, RUN_ID, SPEC, SPEC_FILE,
 };
 use crate::kube::api::kinds::{CONFIG_MAP, Kind, NAMESPACE};
+use crate::kube::mesh::documents;
 use crate::kube::objects::manifests::{OS, container, metadata, pod_spec, push};
 use crate::kube::objects::names::{MANAGED, ROLE as POD_ROLE};
 
@@ -27,7 +28,7 @@ const RETRIES: u32 = 10;
 /// pod removes them.
 const GRACE_S: u32 = 60;
 /// Seconds after which a reader ends, if `tare fetch` could not remove it.
-const READER_S: u32 = 6 * 3600;
+const READER_S: u32 = 3600;
 
 /// The volume of a detached run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,11 +50,11 @@ pub(super) struct PackedChart {
 }
 
 impl Place {
-    fn labels(&self) -> Value {
+    pub(super) fn labels(&self) -> Value {
         json!({MANAGED: "tare", DETACHED: self.label})
     }
 
-    fn named(&self, name: &str) -> Value {
+    pub(super) fn named(&self, name: &str) -> Value {
         json!({"name": name, "namespace": self.namespace, "labels": self.labels()})
     }
 }
@@ -68,11 +69,11 @@ pub(super) fn before_job(
     charts: &[PackedChart],
 ) -> Result<Vec<(Kind, Value)>, String> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata":
-        {"name": place.namespace, "labels": place.labels(), "annotations": {RUN_ID: place.id}}});
+        {"name": place.namespace, "labels": place.labels(),
+            "annotations": {RUN_ID: place.id, PULL_SECRETS_FROM: place.pull_secrets_from}}});
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": place.named(NAME)});
     let mut objects = vec![(NAMESPACE, namespace), (ACCOUNT, account)];
-    // Before the rights, because with it their namespaces are found when they are removed.
     let text = serde_json::to_string(run).map_err(|e| e.to_string())?;
     let spec = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place.named(SPEC),
         "data": {SPEC_FILE: text}});
@@ -95,8 +96,7 @@ fn chart_map(index: usize) -> String {
 /// Returns the roles under names of their own, each with a binding to the service account.
 fn rights(place: &Place, roles: &str) -> Result<Vec<(Kind, Value)>, String> {
     let mut objects = Vec::new();
-    for text in roles.split("---\n").filter(|t| !t.trim().is_empty()) {
-        let mut role = yaml_to_json("role", text).map_err(|e| e.to_string())?;
+    for mut role in documents(roles)? {
         let name = role["metadata"]["name"].as_str().unwrap_or_default();
         let name = name.replacen(NAME, &place.namespace, 1);
         role["metadata"]["name"] = name.as_str().into();
@@ -204,6 +204,9 @@ pub(super) fn job(
     labels[POD_ROLE] = ORCHESTRATOR.into();
     json!({"apiVersion": "batch/v1", "kind": JOB.kind, "metadata": place.named(NAME),
         "spec": {"completions": 1, "parallelism": 1, "backoffLimit": RETRIES,
+            // A node that is drained or preempted is no failure of the run.
+            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions":
+                [{"type": "DisruptionTarget", "status": "True"}]}]},
             "template": {"metadata": metadata(settings, labels, None), "spec": pod}}})
 }
 
@@ -215,7 +218,8 @@ pub(super) fn reader(
     name: &str,
     node: Option<&str>,
 ) -> Value {
-    let args = ["detached", "send", "--data", DATA];
+    let dir = format!("{DATA}/{}", place.id);
+    let args = ["detached", "send", "--dir", &dir];
     let mut pod = pod(settings, &args, true);
     pod["activeDeadlineSeconds"] = READER_S.into();
     if let Some(node) = node {

@@ -6,8 +6,7 @@ use kube::api::DeleteParams;
 use tare_model::trial::Event;
 
 use super::{
-    BINDING, CLUSTER_BINDING, CLUSTER_ROLE, DETACHED, DetachedRun, JOB, NAME, ORCHESTRATOR, Place,
-    ROLE,
+    BINDING, CLUSTER_BINDING, CLUSTER_ROLE, DETACHED, JOB, NAME, ORCHESTRATOR, Place, ROLE,
 };
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
@@ -25,6 +24,10 @@ pub(crate) async fn stop(api: &ApiClient, place: &Place) -> Result<(), ApiError>
     let namespace = Some(place.namespace.as_str());
     // First the Job, which would start the pod again.
     api.delete(JOB, namespace, NAME).await?;
+    // A pod that nobody can end may not create more objects.
+    for binding in api.list(CLUSTER_BINDING, None, &place.selector()).await? {
+        api.delete(CLUSTER_BINDING, None, name_of(&binding)).await?;
+    }
     let selector = format!("{},{POD_ROLE}={ORCHESTRATOR}", place.selector());
     for (grace_s, within) in [(1, GONE_WITHIN), (0, Duration::ZERO)] {
         let pods = api.list(POD, namespace, &selector).await?;
@@ -52,15 +55,11 @@ pub(crate) async fn remove(api: &ApiClient, place: &Place) -> Result<Vec<Event>,
             api.delete(kind, None, name_of(&object)).await?;
         }
     }
-    // With pull secrets, a role in their namespace.
-    if let Ok(run) = DetachedRun::read(api, place).await
-        && !run.settings().image_pull_secrets.is_empty()
-    {
-        let namespace = run.settings().image_pull_secrets_from;
+    if !place.pull_secrets_from.is_empty() {
+        let namespace = Some(place.pull_secrets_from.as_str());
         for kind in [BINDING, ROLE] {
-            for object in api.list(kind, Some(&namespace), &selector).await? {
-                let name = name_of(&object);
-                api.delete(kind, Some(&namespace), name).await?;
+            for object in api.list(kind, namespace, &selector).await? {
+                api.delete(kind, namespace, name_of(&object)).await?;
             }
         }
     }

@@ -66,20 +66,29 @@ impl std::fmt::Display for Amount {
 }
 
 impl Amount {
-    /// The requests of a pod: those of its containers together, or of its largest init container if that is more.
+    /// The requests of a pod: those of its containers and its sidecars (init containers that are restarted) together, or of
+    /// its largest other init container if that is more, and its overhead.
+    ///
+    /// Source: Kubernetes documentation, Sidecar Containers, "Resource sharing within containers".
     pub(super) fn of_pod(spec: &Value) -> Self {
-        let of = |list: &str| {
-            let containers = spec[list].as_array().into_iter().flatten();
-            let requests = containers.map(|c| &c["resources"]["requests"]);
-            let requests = requests.map(|r| (quantity(&r["cpu"]), quantity(&r["memory"])));
-            requests.collect::<Vec<_>>()
+        let list = |name: &str| spec[name].as_array().into_iter().flatten();
+        let is_sidecar = |c: &&Value| c["restartPolicy"] == "Always";
+        let requests = |container: &Value, key: &str| {
+            let resources = &container["resources"];
+            // The API server sets missing requests to the limits.
+            let set = [&resources["requests"][key], &resources["limits"][key]];
+            set.into_iter().find(|v| !v.is_null()).map_or(0.0, quantity)
         };
-        let (own, init) = (of("containers"), of("initContainers"));
-        let sum = |f: fn(&(f64, f64)) -> f64| own.iter().map(f).sum::<f64>();
-        let max = |f: fn(&(f64, f64)) -> f64| init.iter().map(f).fold(0.0, f64::max);
+        let of = |key: &str| {
+            let own = list("containers").chain(list("initContainers").filter(is_sidecar));
+            let own: f64 = own.map(|c| requests(c, key)).sum();
+            let init = list("initContainers").filter(|c| !is_sidecar(c));
+            let largest = init.map(|c| requests(c, key)).fold(0.0, f64::max);
+            own.max(largest) + quantity(&spec["overhead"][key])
+        };
         Self {
-            cores: sum(|r| r.0).max(max(|r| r.0)),
-            memory_bytes: sum(|r| r.1).max(max(|r| r.1)),
+            cores: of("cpu"),
+            memory_bytes: of("memory"),
             pods: 1.0,
         }
     }
@@ -100,12 +109,13 @@ fn quantity(value: &Value) -> f64 {
     let Some(text) = value.as_str() else {
         return value.as_f64().unwrap_or(0.0);
     };
-    const SUFFIXES: [(&str, f64); 12] = [
+    const SUFFIXES: [(&str, f64); 14] = [
         ("Ki", 1024.0),
         ("Mi", 1048576.0),
         ("Gi", 1073741824.0),
         ("Ti", 1099511627776.0),
         ("Pi", 1125899906842624.0),
+        ("Ei", 1152921504606846976.0),
         ("n", 1e-9),
         ("u", 1e-6),
         ("m", 1e-3),
@@ -113,6 +123,7 @@ fn quantity(value: &Value) -> f64 {
         ("M", 1e6),
         ("G", 1e9),
         ("T", 1e12),
+        ("E", 1e18),
     ];
     let suffix = SUFFIXES.iter().find(|(s, _)| text.ends_with(s));
     let (suffix, unit) = suffix.copied().unwrap_or(("", 1.0));
@@ -234,6 +245,8 @@ mod tests {
             (json!(1.5), 1.5),
             (json!("1Gi"), 1073741824.0),
             (json!("64M"), 64e6),
+            (json!("1Ei"), 1152921504606846976.0),
+            (json!("1E"), 1e18),
             (json!("1e3"), 1000.0),
             (Value::Null, 0.0),
         ];
@@ -258,6 +271,10 @@ mod tests {
         spec["initContainers"] = json!([request("3")]);
         let found = Amount::of_pod(&spec);
         assert!((found.cores - 3.0).abs() < 1e-9 && found.memory_bytes == 2097152.0);
+        spec["initContainers"][0]["restartPolicy"] = "Always".into();
+        spec["containers"][2] = json!({"resources": {"limits": {"cpu": "250m"}}});
+        spec["overhead"] = json!({"cpu": "50m"});
+        assert!((Amount::of_pod(&spec).cores - 4.8).abs() < 1e-9);
     }
 
     #[test]

@@ -98,8 +98,7 @@ pub(super) async fn measure(api: &ApiClient, pod: (&str, &str)) -> Result<Offset
 
 /// Checks the offsets of nodes.
 pub(super) fn check(offsets: &[(String, Offset)]) -> Vec<Check> {
-    const WHY: &str =
-        "samples of agents and the start of generators carry the times of their nodes";
+    const WHY: &str = "an offset shifts the CPU samples and the start of the generators against the measured window";
     let over: Vec<&(String, Offset)> = offsets.iter().filter(|(_, o)| o.is_over()).collect();
     let (Some(least), Some(most)) = (
         offsets.iter().map(|(_, o)| o).min_by_key(|o| o.ns),
@@ -115,17 +114,22 @@ pub(super) fn check(offsets: &[(String, Offset)]) -> Vec<Check> {
         least.ms(),
         most.ms()
     );
-    let nodes_agree = most.ns - least.ns <= OFFSET_NS_MAX;
+    let ahead_at_least = offsets.iter().map(|(_, o)| o.ns - o.uncertainty_ns).max();
+    let ahead_at_most = offsets.iter().map(|(_, o)| o.ns + o.uncertainty_ns).min();
+    let nodes_agree = ahead_at_least
+        .zip(ahead_at_most)
+        .is_some_and(|(a, b)| a - b <= OFFSET_NS_MAX);
     if over.len() == offsets.len() && offsets.len() > 1 && nodes_agree {
-        let found =
-            format!("{range}, but agree: set the clock of this machine, for example with chrony");
+        let found = format!(
+            "{range}, but agree: set the clock of this machine with an NTP client such as chrony"
+        );
         return vec![failed("clocks", found)];
     }
     if !over.is_empty() {
         let bad = |(node, offset): &&(String, Offset)| {
             let words = offset.words();
             let found =
-                format!("{node} is {words}: {WHY}; synchronise it, for example with chrony");
+                format!("{node} is {words}: {WHY}; set it with an NTP client such as chrony");
             failed("clocks", found)
         };
         return over.iter().map(bad).collect();

@@ -19,7 +19,7 @@ use crate::kube::trial::pull_secrets;
 use crate::now::unix_ns;
 
 /// Checks a cluster for a run of this plan, with a pod on each node and dry runs of the objects of the run. Creates
-/// namespaces with the labels of a run's, and removes them at the end, also when `stop` becomes true; then it returns
+/// namespaces with the labels of the namespaces of a run, and removes them at the end, also when `stop` becomes true; then it returns
 /// `None`.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub async fn examine_deep(
     let names = Names::new(&settings.namespace_prefix, &id);
     let mut checks = Vec::new();
     let examined = tokio::select! {
-        examined = examine(&api, settings, plan, (&names, &version), &mut checks) => Some(examined),
+        examined = examine(&api, settings, plan, (&id, &names, &version), &mut checks) => Some(examined),
         _ = stop.wait_for(|is_asked| *is_asked) => None,
     };
     let removed = match delete_namespaces(&api, &format!("{RUN}={}", names.run)).await {
@@ -66,17 +66,13 @@ async fn examine(
     api: &ApiClient,
     settings: &KubernetesSettings,
     plan: &Plan,
-    (names, version): (&Names, &str),
+    (id, names, version): (&str, &Names, &str),
     checks: &mut Vec<Check>,
 ) -> Result<(), EnvironmentError> {
     let usable = node::usable(api, settings).await?;
     let platform = platform::find(settings, &usable).platform;
     let meshes = plan.meshes.iter().map(|mesh| {
-        let mut mesh = mesh.clone();
-        if let (Some(platform), Some(section)) = (platform, &mut mesh.kubernetes) {
-            platform.apply(section);
-        }
-        let mesh = mesh.with_version_filled();
+        let mesh = mesh.on_platform(platform);
         (mesh.name, mesh.kubernetes.map(|section| *section))
     });
     let meshes: Vec<(String, Option<MeshKubernetes>)> = meshes.collect();
@@ -90,11 +86,13 @@ async fn examine(
     let own = json!({MANAGED: "tare", RUN: names.run, OBSERVATION: "true"});
     let own = manifests::namespace(&names.namespace(), own, None, false);
     api.apply(NAMESPACE, &own).await?;
+    // A run may have started since the first check.
+    refuse_other_runs(api, id, settings).await?;
     let all = namespaces.iter().map(|n| (NAMESPACE, n.clone())).collect();
     api.apply_all(all).await?;
     if let Some(trial) = trials.first() {
         let of_pods = [trial.names.agents()];
-        pull_secrets::copy(api, settings, &trial.names, &of_pods).await?;
+        pull_secrets::copy(api, settings, &trial.names.labels(), &of_pods).await?;
         let found = nodes::examine(api, settings, &trial.names, &usable).await?;
         checks.extend(found.checks);
         checks.extend(network::cluster_networks(&sections, &found.addresses));

@@ -1,4 +1,4 @@
-//! Server-side dry runs of the objects of a run: admission decides, and nothing is stored.
+//! Server-side dry runs of the objects of a run: the API server asks admission, and stores nothing.
 
 use std::collections::BTreeSet;
 
@@ -28,9 +28,13 @@ pub(super) async fn check(api: &ApiClient, run: &PlannedRun) -> Vec<Check> {
     let mut skipped = run.unserved;
     let mut untried = BTreeSet::new();
     let mut admitted = 0;
+    let mut pods_admitted = 0;
     for (planned, result) in run.objects.iter().zip(results) {
         match result {
-            Ok(()) => admitted += 1,
+            Ok(()) => {
+                admitted += 1;
+                pods_admitted += usize::from(planned.object["kind"] == "Pod");
+            }
             // What it refers to does not exist before the run, such as the Role of a RoleBinding.
             Err(error) if error.is_not_found() => skipped += 1,
             Err(error) if error.found.contains("does not support dry run") => {
@@ -60,9 +64,11 @@ pub(super) async fn check(api: &ApiClient, run: &PlannedRun) -> Vec<Check> {
         );
         checks.push(passed("dry run", text));
     }
-    if checks.iter().all(|c| c.what != "podsecurity") && !run.objects.is_empty() {
-        let text = "no namespace of a run refuses its pods";
-        checks.push(passed("podsecurity", text));
+    if checks.iter().all(|c| c.what != "podsecurity") {
+        checks.push(match pods_admitted {
+            0 => note("podsecurity", "not decided: no pod was admitted"),
+            _ => passed("podsecurity", "no namespace of a run refuses its pods"),
+        });
     }
     checks
 }

@@ -5,20 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Check, failed, note, passed};
-use crate::kube::api::kinds::{ENDPOINT_SLICE, MUTATING, VALIDATING};
+use crate::kube::api::kinds::{
+    CONFIG_MAP, DEPLOYMENT, ENDPOINT_SLICE, JOB, Kind, MUTATING, NAMESPACE, NODE, POD, SECRET,
+    SERVICE, VALIDATING,
+};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::objects::names::name_of;
 
-/// Kinds that a run creates or changes, as in the rules of webhooks.
-const OF_RUNS: [&str; 8] = [
-    "namespaces",
-    "pods",
-    "services",
-    "configmaps",
-    "deployments",
-    "jobs",
-    "nodes",
-    "secrets",
+/// Kinds that a run creates or changes.
+const OF_RUNS: [Kind; 8] = [
+    NAMESPACE, POD, SERVICE, CONFIG_MAP, DEPLOYMENT, JOB, NODE, SECRET,
 ];
 
 /// Checks all webhooks with the failure policy `Fail`. `namespaces` has the labels of the namespaces of a run.
@@ -64,7 +60,7 @@ pub(super) async fn check(api: &ApiClient, namespaces: &[Value]) -> Result<Vec<C
                 );
                 checks.push(match concerns(webhook, namespaces) {
                     true => {
-                        let remedy = "the API server refuses objects of a run: repair the program behind the Service, or \
+                        let remedy = "the API server may refuse objects of a run: repair the program behind the Service, or \
                                       delete the webhook configuration if the program is gone";
                         failed("webhooks", format!("{found}; {remedy}"))
                     }
@@ -97,12 +93,15 @@ async fn is_ready(api: &ApiClient, namespace: &str, service: &str) -> Result<boo
 /// Whether a webhook is asked about objects of a run: by its rules and its selector of namespaces. Its selector of objects
 /// and its conditions are not evaluated; the dry runs show them.
 fn concerns(webhook: &Value, namespaces: &[Value]) -> bool {
-    let rules = webhook["rules"].as_array().into_iter().flatten();
-    let mut resources = rules.filter_map(|r| r["resources"].as_array()).flatten();
-    let matches = resources.any(|r| {
-        let resource = r.as_str().unwrap_or_default();
-        let plural = resource.split('/').next().unwrap_or_default();
-        plural == "*" || (!resource.contains('/') && OF_RUNS.contains(&plural))
+    let mut rules = webhook["rules"].as_array().into_iter().flatten();
+    let matches = rules.any(|rule| {
+        let has = |key: &str, words: &[&str]| {
+            let mut all = rule[key].as_array().into_iter().flatten();
+            all.any(|word| words.iter().any(|w| word == w))
+        };
+        OF_RUNS.iter().any(|kind| {
+            has("apiGroups", &["*", kind.group]) && has("resources", &["*", "*/*", kind.plural])
+        })
     });
     let selector = &webhook["namespaceSelector"];
     matches && namespaces.iter().any(|labels| selects(selector, labels))
@@ -141,14 +140,22 @@ mod tests {
             json!({"istio-injection": "enabled"}),
         ];
         let of = |resources: Value, selector: Value| {
-            let webhook =
-                json!({"rules": [{"resources": resources}], "namespaceSelector": selector});
+            let webhook = json!({"rules": [{"apiGroups": [""], "resources": resources}], "namespaceSelector": selector});
             concerns(&webhook, &namespaces)
         };
+        let group = |group: &str| {
+            let rule = json!({"apiGroups": [group], "resources": ["*/*"]});
+            concerns(&json!({"rules": [rule]}), &namespaces)
+        };
+        assert!(group("*") && group("") && group("apps") && group("batch"));
+        assert!(!group("cert-manager.io"));
         let all = json!({});
         assert!(of(json!(["pods"]), all.clone()));
         assert!(of(json!(["*/*"]), Value::Null));
-        assert!(!of(json!(["certificates", "pods/eviction"]), all));
+        assert!(!of(
+            json!(["certificates", "pods/eviction", "*/scale"]),
+            all
+        ));
         let expression = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "istio-injection", "operator": operator, "values": values}]});
         let pods = || json!(["pods"]);
         assert!(of(pods(), expression("In", json!(["enabled"]))));

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::environment::EnvironmentError;
 use crate::image::sha256;
 use crate::kube::api::kubeconfig;
+use crate::now::unix_ns;
 
 /// Maximum length of the part of Helm's output in a message, in bytes.
 const OUTPUT_MAX: usize = 600;
@@ -47,20 +48,17 @@ impl Helm {
         output.map(|v| v.trim().to_owned())
     }
 
-    /// Returns the chart of a release as an archive, and its name for TARE_CHARTS. A chart in a repository is downloaded.
-    pub(crate) async fn pack(
-        &self,
-        release: &HelmRelease,
-    ) -> Result<(String, Vec<u8>), EnvironmentError> {
+    /// Returns the chart of a release as an archive. A chart in a repository is downloaded.
+    pub(crate) async fn pack(&self, release: &HelmRelease) -> Result<Vec<u8>, EnvironmentError> {
         let name = format!("helm pull {}", release.name);
         let chart = Path::new(&release.chart);
         let failed = |e: std::io::Error| EnvironmentError::start(name.as_str(), e);
         if release.repo.is_none() && chart.is_file() {
-            return Ok((archive(release), std::fs::read(chart).map_err(failed)?));
+            return std::fs::read(chart).map_err(failed);
         }
-        let folder = format!("tare-charts-{}-{}", std::process::id(), archive(release));
+        let folder = format!("tare-charts-{}-{}", std::process::id(), unix_ns());
         let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder).map_err(failed)?;
+        std::fs::create_dir(&folder).map_err(failed)?;
         let to = folder.display().to_string();
         let is_folder = release.repo.is_none() && chart.is_dir();
         let verb = if is_folder { "package" } else { "pull" };
@@ -72,12 +70,22 @@ impl Helm {
         let packed = self.run(&arguments, None, None).await;
         let packed = packed.and_then(|_| only_file(&folder).map_err(failed));
         let _ = std::fs::remove_dir_all(&folder);
-        Ok((archive(release), packed?))
+        packed
+    }
+
+    /// Name of the file with the packed chart of a release, in the folder of TARE_CHARTS.
+    pub(crate) fn archive(release: &HelmRelease) -> String {
+        let key = format!(
+            "{}\n{:?}\n{:?}",
+            release.chart, release.repo, release.version
+        );
+        let digest = sha256(key.as_bytes());
+        format!("{}.tgz", &digest[digest.len() - 16..])
     }
 
     /// Path of the packed chart of a release, if there is one.
     fn packed(&self, release: &HelmRelease) -> Option<String> {
-        let path = self.charts.as_ref()?.join(archive(release));
+        let path = self.charts.as_ref()?.join(Self::archive(release));
         path.is_file().then(|| path.display().to_string())
     }
 
@@ -107,7 +115,7 @@ impl Helm {
     ) -> Result<Vec<Value>, EnvironmentError> {
         let packed = self.packed(release);
         let mut arguments = arguments(&["template"], release, packed.as_deref());
-        arguments.push("--include-crds");
+        arguments.extend(["--include-crds", "--skip-tests"]);
         arguments.extend(
             kubernetes
                 .iter()
@@ -227,16 +235,6 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())
 }
 
-/// Name of the file with the packed chart of a release.
-fn archive(release: &HelmRelease) -> String {
-    let key = format!(
-        "{}\n{:?}\n{:?}",
-        release.chart, release.repo, release.version
-    );
-    let digest = sha256(key.as_bytes());
-    format!("{}.tgz", &digest[digest.len() - 16..])
-}
-
 fn only_file(folder: &Path) -> std::io::Result<Vec<u8>> {
     let entry = std::fs::read_dir(folder)?.next();
     std::fs::read(entry.ok_or(std::io::ErrorKind::NotFound)??.path())
@@ -328,7 +326,7 @@ mod tests {
             version: Some("1.2.3".into()),
             namespace: "istio-system".into(),
         };
-        let (file, archive) = helm.pack(&release).await.unwrap();
+        let (file, archive) = (Helm::archive(&release), helm.pack(&release).await.unwrap());
         let asked = String::from_utf8(archive.clone()).unwrap();
         assert!(asked.starts_with("pull istiod --destination "), "{asked}");
         let origin = "--repo https://charts.example --version 1.2.3";
@@ -347,7 +345,7 @@ mod tests {
             repo: None,
             ..release
         };
-        let (_, archive) = helm.pack(&folder).await.unwrap();
+        let archive = helm.pack(&folder).await.unwrap();
         assert!(archive.starts_with(b"package "));
     }
 

@@ -80,7 +80,7 @@ impl<'a> Counters<'a> {
         let created = async {
             api.apply(NAMESPACE, &own).await?;
             api.apply(NAMESPACE, &probes).await?;
-            pull_secrets::copy(api, settings, &of_probes, &[of_probes.agents()]).await
+            pull_secrets::copy(api, settings, &of_probes.labels(), &[of_probes.agents()]).await
         };
         if let Err(error) = created.await {
             let _ = counters.end().await;

@@ -57,7 +57,7 @@ pub(crate) async fn create(
     objects.push((NAMESPACE, agents));
     namespaces.push(names.agents());
     api.apply_all(objects).await?;
-    pull_secrets::copy(api, inputs.settings, &names, &namespaces).await?;
+    pull_secrets::copy(api, inputs.settings, &names.labels(), &namespaces).await?;
     if let Some(join) = &join {
         apply_join_manifests(api, &names, instances, join).await?;
     }

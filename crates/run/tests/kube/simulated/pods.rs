@@ -63,7 +63,7 @@ impl World {
             },
             files: self.volume.clone(),
             breaks,
-            ahead_ns: 0,
+            ahead_ns: self.objects.get(path).map_or(0, |p| self.deep.ahead_ns(p)),
         }
     }
 

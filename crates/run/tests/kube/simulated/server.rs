@@ -421,9 +421,7 @@ async fn answer(
         if let Some(why) = locked.refusal(&parts, parts.uri.path(), &[]) {
             return Ok(message(StatusCode::FORBIDDEN, &why));
         }
-        let mut behind = locked.behind(pod);
-        let ahead_ns = locked.objects.get(pod).map(|p| locked.deep.ahead_ns(p));
-        behind.ahead_ns = ahead_ns.unwrap_or(0);
+        let behind = locked.behind(pod);
         return Ok(forward(Request::from_parts(parts, body), behind));
     }
     let body = body

@@ -13,8 +13,8 @@ use crate::cmd::output::{Output, code_of, one_line, print_analysis, say};
 /// A run that has ended, completely or not.
 pub(in crate::cmd) struct EndedRun {
     pub(super) dir: PathBuf,
-    /// The command that continues it, without the directory.
-    pub(super) resume: &'static str,
+    /// How it can be continued.
+    pub(in crate::cmd) resume: String,
     pub(super) outcome: Result<Outcome, experiment::RunError>,
 }
 
@@ -64,7 +64,7 @@ pub(in crate::cmd) fn conclude(
     analysed: anyhow::Result<u8>,
     place: &str,
 ) -> anyhow::Result<u8> {
-    let resume = format!("Continue with: {} {}", run.resume, run.dir.display());
+    let resume = &run.resume;
     if let (false, Err(error)) = (run.is_complete(), &analysed) {
         say(format_args!("tare: {place}{}", one_line(error)));
     }

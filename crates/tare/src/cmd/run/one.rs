@@ -4,12 +4,13 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use tare_model::layout::{self, Fingerprint, RunManifest};
 use tare_model::plan::{self, Plan};
 use tare_model::units::format_duration_ns;
 use tare_run::environment::Environment;
 use tare_run::experiment::{self, Observer, Update};
+use tare_run::kube::detached::FETCHED;
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 
@@ -40,6 +41,13 @@ pub(in crate::cmd) struct RunStart {
 impl RunStart {
     /// Returns the interrupted run in this directory.
     pub(in crate::cmd) fn resume(dir: &Path) -> anyhow::Result<Self> {
+        if let Ok(id) = std::fs::read_to_string(dir.join(FETCHED)) {
+            bail!(
+                "{} is a copy of the detached run {id}, which may continue on its cluster: follow it with `tare attach {id}`. \
+                 To continue it here, first end it with `tare clean --run {id}`, and then remove the file {FETCHED}",
+                dir.display()
+            );
+        }
         let run = RunDir::resume(dir)?;
         let manifest = run.manifest();
         Ok(Self {
@@ -178,12 +186,16 @@ async fn conduct<E: Environment>(
     let mut watchers = Watchers::new(display, web, run.path())?;
     let outcome = experiment::run(environment, run, &mut watchers, stop).await;
     watchers.finish().await;
+    let command = match run.manifest().plan.gate {
+        Some(_) => "gate",
+        None => "run",
+    };
     Ok(EndedRun {
         dir: run.path().to_owned(),
-        resume: match run.manifest().plan.gate {
-            Some(_) => "tare gate --resume",
-            None => "tare run --resume",
-        },
+        resume: format!(
+            "Continue with: tare {command} --resume {}",
+            run.path().display()
+        ),
         outcome,
     })
 }
