@@ -3,6 +3,7 @@
 //! clocks nor files nor sockets.
 
 mod blocks;
+pub mod churn;
 pub mod compare;
 pub mod cores;
 pub mod figures;

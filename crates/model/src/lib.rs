@@ -26,8 +26,8 @@ pub mod units;
 
 pub use cause::innermost;
 pub use records::{
-    calls, capacity, hist, layout, node_check, overload, probe, record, stacks, trial, verdict,
-    worker, writer,
+    calls, capacity, churn, hist, layout, node_check, overload, probe, record, stacks, trial,
+    verdict, watch, worker, writer,
 };
 pub use text::nearest;
 

@@ -4,6 +4,7 @@
 //! Every output prints the numbers of one `Summary` through `tare_analysis::figures` and computes
 //! none of its own.
 
+mod churn_words;
 mod derived;
 pub mod export;
 mod fit_words;

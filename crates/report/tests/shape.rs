@@ -19,7 +19,7 @@ use tare_analysis::summary::summarise;
 use tare_model::layout;
 use tare_model::load::transport::TlsResult;
 use tare_model::plan::{CapacityOf, Plan, Prices};
-use tare_model::summary::{Cell, CellCapacity, CellOverload, Outcome, Ratio, Summary};
+use tare_model::summary::{Cell, CellCapacity, CellChurn, CellOverload, Outcome, Ratio, Summary};
 use tare_model::trial::{PlaneUse, TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
@@ -430,6 +430,23 @@ fn the_keys_of_a_cell_that_may_be_absent_are_listed() {
         recovery_s: None,
         not_recovered: 0,
         watched_s: 5,
+    });
+    cell.churn = Some(CellChurn {
+        services: 1,
+        endpoints: 1,
+        changes: 1,
+        convergence_ns: None,
+        convergence_max_ns: None,
+        arrived: 0,
+        unseen: 0,
+        requests: 0,
+        failed: 0,
+        clock_uncertainty_ns: None,
+        written_share: None,
+        pod_ready_ns: None,
+        pod_ready_added_ns: None,
+        mesh_ready_ns: None,
+        metrics: Vec::new(),
     });
     let full = serde_json::to_value(&cell).unwrap();
     let schema = serde_json::to_value(schemars::schema_for!(Cell)).unwrap();

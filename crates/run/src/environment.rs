@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_model::calls::ServiceCalls;
+use tare_model::churn::ChurnRecord;
 use tare_model::layout::Fingerprint;
 use tare_model::load::LoadSpec;
 use tare_model::plan::Plan;
@@ -83,6 +84,18 @@ pub trait Environment {
         _deployment: &mut Self::Deployment,
     ) -> Result<Option<Vec<ServiceCalls>>, EnvironmentError> {
         Ok(None)
+    }
+
+    /// Ends the churn of the load, after the generators. Returns its records.
+    ///
+    /// # Errors
+    /// When this environment has no churn, or records are missing.
+    async fn churned(
+        &mut self,
+        _deployment: &mut Self::Deployment,
+    ) -> Result<Vec<ChurnRecord>, EnvironmentError> {
+        let what = "bug: a load with `churn` in an environment without it";
+        Err(EnvironmentError::missing(what, "report it"))
     }
 
     /// Starts a worker.

@@ -19,3 +19,4 @@ pub mod proc;
 mod sidecar;
 pub mod store;
 pub mod transfer;
+pub mod watch;

@@ -83,7 +83,7 @@ async fn send(request: &ProbeRequest, start: Instant) -> ProbeResult {
     }
 }
 
-async fn attempt(request: &ProbeRequest) -> ProbeResult {
+pub(crate) async fn attempt(request: &ProbeRequest) -> ProbeResult {
     let within = Duration::from_nanos(request.timeout_ns);
     let until = Instant::now() + within;
     let late = |what: &str| ProbeFailure {

@@ -9,6 +9,7 @@ use rustix::fs::FlockOperation;
 use serde::Serialize;
 use tare_model::calls::TrialCalls;
 use tare_model::capacity::CapacityStep;
+use tare_model::churn::ChurnRecord;
 use tare_model::layout::{self, RunManifest};
 use tare_model::overload::FoundCapacities;
 use tare_model::plan::Plan;
@@ -84,6 +85,17 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::from);
     let mut text = text.map_err(io_error("write", path))?;
     text.push('\n');
+    write_atomically(path, text.as_bytes())
+}
+
+/// Writes each value as a line of JSON: all of them, or none.
+fn write_lines(path: &Path, values: &[impl Serialize]) -> Result<(), StoreError> {
+    let mut text = String::new();
+    for value in values {
+        let line = serde_json::to_string(value).map_err(io::Error::from);
+        text.push_str(&line.map_err(io_error("write", path))?);
+        text.push('\n');
+    }
     write_atomically(path, text.as_bytes())
 }
 
@@ -403,14 +415,15 @@ impl TrialWriter {
     /// # Errors
     /// When they cannot be written.
     pub fn steps(&self, steps: &[&CapacityStep]) -> Result<(), StoreError> {
-        let path = self.path.join(layout::STEPS);
-        let mut text = String::new();
-        for step in steps {
-            let line = serde_json::to_string(step).map_err(io::Error::from);
-            text.push_str(&line.map_err(io_error("write", &path))?);
-            text.push('\n');
-        }
-        write_atomically(&path, text.as_bytes())
+        write_lines(&self.path.join(layout::STEPS), steps)
+    }
+
+    /// Writes the records of the churn: all of them, or none.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn churn(&self, records: &[ChurnRecord]) -> Result<(), StoreError> {
+        write_lines(&self.path.join(layout::CHURN), records)
     }
 
     /// Writes an event.

@@ -79,6 +79,7 @@ fn plan() -> Plan {
         capacity: None,
         closed_loop: false,
         think_ns: 0,
+        churn: None,
         overload: None,
     };
     Plan {

@@ -7,6 +7,8 @@
 mod account;
 #[path = "cluster/applications.rs"]
 mod applications;
+#[path = "cluster/churn.rs"]
+mod churn;
 #[path = "cluster/detached.rs"]
 mod detached;
 #[path = "cluster/doctor.rs"]

@@ -20,6 +20,10 @@ const FIGURES: Figure[] = [
   { what: "latency", title: "Mean latency", label: "milliseconds", scale: 1e6 },
   { what: "p99", title: "99th percentile", label: "milliseconds", scale: 1e6 },
   { what: "memory", title: "Memory of the proxies", label: "MiB", scale: 1024 * 1024 },
+  { what: "convergence", title: "Time until a change has arrived everywhere", label: "seconds", scale: 1e9 },
+  { what: "pod_ready", title: "Time until a pod is ready", label: "seconds", scale: 1e9 },
+  { what: "control_cpu", title: "CPU of the control plane", label: "cores", scale: 1 },
+  { what: "control_memory", title: "Memory of the control plane", label: "MiB", scale: 1024 * 1024 },
 ];
 
 /** A mesh at a level, in the unit of the axis. */
@@ -144,7 +148,7 @@ function draw(summary: Summary, factor: FactorSummary, slice: Slice, figure: Fig
 
 /** The factor with the unit of the axis: `response size, KiB`. */
 function axisWords(factor: FactorSummary): string {
-  const counted = ["service", "instance", "connection", "thread", "call"];
+  const counted = ["service", "instance", "connection", "thread", "call", "endpoint", "change per second"];
   if (factor.unit === "new connection per request") return "new connections per request";
   return counted.includes(factor.unit) ? factor.title : `${factor.title}, ${factor.unit}`;
 }

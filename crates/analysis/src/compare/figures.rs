@@ -10,6 +10,7 @@ use tare_model::worker::Plane;
 use crate::compare::percentiles::{QUANTILES, of_trial};
 use crate::compare::ratio::{CAPACITY, NS, RPS};
 use crate::summary::capacity::throughput_rps;
+use crate::summary::churn::{convergence_ns, pod_ready_ns};
 use crate::summary::overload::goodput_rps;
 use crate::trials::{StoredTrial, Trial, WORK, decode, used};
 
@@ -27,7 +28,7 @@ pub(crate) struct Figure {
 }
 
 /// All figures, latencies first.
-pub(crate) const FIGURES: [Figure; 14] = [
+pub(crate) const FIGURES: [Figure; 18] = [
     latency("p50"),
     latency("p90"),
     latency("p99"),
@@ -83,6 +84,26 @@ pub(crate) const FIGURES: [Figure; 14] = [
         unit: RPS,
         of: |t, _| goodput_rps(t),
     },
+    Figure {
+        what: "convergence",
+        unit: NS,
+        of: |t, _| convergence_ns(t),
+    },
+    Figure {
+        what: "pod_ready",
+        unit: NS,
+        of: |t, _| pod_ready_ns(t),
+    },
+    Figure {
+        what: "control_cpu",
+        unit: "cores",
+        of: |t, _| control_plane(t).map(|p| p.0),
+    },
+    Figure {
+        what: "control_memory",
+        unit: "bytes",
+        of: |t, _| control_plane(t).map(|p| p.1),
+    },
 ];
 
 const fn latency(what: &'static str) -> Figure {
@@ -95,6 +116,14 @@ const fn latency(what: &'static str) -> Figure {
 
 fn cores(trial: &Trial<'_>, plane: Plane) -> Option<f64> {
     trial.plane(plane).map(|p| p.0)
+}
+
+/// CPU in cores and memory in bytes of the control plane, above 0, under a load with churn: other loads give it nothing to
+/// do.
+fn control_plane(trial: &Trial<'_>) -> Option<(f64, f64)> {
+    trial.result.trial.load.churn?;
+    let (cores, bytes) = trial.plane(Plane::ControlPlane)?;
+    (cores > 0.0 && bytes > 0.0).then_some((cores, bytes))
 }
 
 /// CPU time of a request in nanoseconds, from the cores in use.
@@ -119,10 +148,14 @@ impl Figure {
     /// Whether the values of two trials are of the same kind. Kinds of memory are never compared with
     /// one another, nor are counters with and without the kernel.
     pub(crate) fn comparable(&self, a: &Trial<'_>, b: &Trial<'_>) -> bool {
-        let kind = |t: &Trial<'_>| t.memory_kind(Plane::DataPlane);
+        let kind = |t: &Trial<'_>, plane| t.memory_kind(plane);
         let user_only = |t: &Trial<'_>| t.counters(&WORK).map(|c| c.user_only);
         match (self.what, self.unit) {
-            ("memory", _) => kind(a).is_some() && kind(a) == kind(b),
+            ("memory", _) => {
+                kind(a, Plane::DataPlane).is_some()
+                    && kind(a, Plane::DataPlane) == kind(b, Plane::DataPlane)
+            }
+            ("control_memory", _) => kind(a, Plane::ControlPlane) == kind(b, Plane::ControlPlane),
             (_, COUNT) => user_only(a) == user_only(b),
             _ => true,
         }

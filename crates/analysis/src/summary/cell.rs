@@ -73,6 +73,7 @@ pub(super) fn of(
         capacity: super::capacity::of(load, &used, confidence),
         throughput_rps: super::capacity::throughput(&used, confidence),
         overload: super::overload::of(load, &used, confidence),
+        churn: super::churn::of(plan, trials, (load, &used), confidence),
         verdict: verdict(&here, &used, &measured),
         latency: typical(&latencies, confidence, changed),
         spectrum: spectrum(&latencies),

@@ -7,6 +7,7 @@
 mod answers;
 pub(crate) mod capacity;
 mod cell;
+pub(crate) mod churn;
 mod comparisons;
 mod cost;
 mod instrument;

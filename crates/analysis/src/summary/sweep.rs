@@ -19,7 +19,17 @@ use crate::compare::stopping;
 use crate::trials::{self, Trial};
 
 /// The figures of a point that are compared.
-const COMPARED: [&str; 5] = ["p50", "p99", "cpu", "proxy_cpu", "memory"];
+const COMPARED: [&str; 9] = [
+    "p50",
+    "p99",
+    "cpu",
+    "proxy_cpu",
+    "memory",
+    "convergence",
+    "pod_ready",
+    "control_cpu",
+    "control_memory",
+];
 
 /// The mean latency, to which each part of the path adds: percentiles have no such sums.
 const MEAN: Figure = Figure {

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::metric::ControlPlaneMetric;
 use super::networks::MeshNetworks;
 use super::pprof::PprofEndpoint;
 
@@ -47,6 +48,9 @@ pub struct MeshKubernetes {
     /// Where the control plane serves profiles of itself, for `--profile`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pprof: Vec<PprofEndpoint>,
+    /// What the control plane counts itself, for loads with `churn`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub control_plane_metrics: Vec<ControlPlaneMetric>,
     /// JSON documents read from the generator's own sidecar after the load: names, with addresses
     /// on the pod's loopback, such as `http://127.0.0.1:15000/config_dump`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -346,6 +350,9 @@ impl MeshKubernetes {
         }
         for (name, url) in &self.proxy_config {
             check_proxy_config(name, url)?;
+        }
+        for metric in &self.control_plane_metrics {
+            metric.check()?;
         }
         for endpoint in &self.pprof {
             endpoint.check()?;

@@ -9,6 +9,7 @@ mod envoy;
 mod exec;
 mod feature;
 mod kubernetes;
+mod metric;
 mod networks;
 mod platform;
 mod pprof;
@@ -29,6 +30,7 @@ pub use kubernetes::{
     ProofSource, WorkloadRef, merge,
 };
 
+pub use metric::ControlPlaneMetric;
 pub use networks::MeshNetworks;
 pub use platform::Platform;
 pub(crate) use platform::check_platform;

@@ -11,6 +11,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::capacity::CapacityFile;
+use super::churn::ChurnFile;
 use super::kubernetes::KubernetesSettings;
 use super::margins::MarginsFile;
 use super::overload::OverloadFile;
@@ -230,6 +231,9 @@ pub(super) struct LoadFile {
     pub(super) users: Field<Count<1, CONNECTIONS_MAX>>,
     /// Instead of a rate: shares of the capacity that a load with `capacity` of the same plan finds first.
     pub(super) overload: Field<OverloadFile>,
+    /// Services without pods whose endpoints change while the load runs, which the control plane of a mesh has to
+    /// distribute. `{}` has the defaults. Default: none. Environment `kubernetes` only.
+    pub(super) churn: Field<ChurnFile>,
     /// Pause of a virtual user between a response and the next request, up to 1h. Default: 0ms.
     pub(super) think: Field<Duration<0, TRIAL_TIMEOUT_NS_MAX>>,
 }

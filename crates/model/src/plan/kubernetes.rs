@@ -71,6 +71,9 @@ pub struct KubernetesSettings {
     /// Note about the cluster, included in every result.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// Whether the plan has churn, which needs more rights. Not a key: it follows from the loads of the plan.
+    #[serde(skip)]
+    pub has_churn: bool,
 }
 
 impl Default for KubernetesSettings {
@@ -97,6 +100,7 @@ impl Default for KubernetesSettings {
             hooks: Hooks::default(),
             ready_within_s: 180,
             note: String::new(),
+            has_churn: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The loads of a plan, from one entry or many.
 
 use super::capacity::{self, STEP_WARMUP_SHARE, Special};
+use super::churn;
 use super::file::{LoadFile, ReadFile};
 use super::overload;
 use super::resolved::Load;
@@ -107,6 +108,7 @@ fn expand(
         closed_loop: false,
         think_ns: 0,
         overload: None,
+        churn: churn::resolve(entry.churn)?,
     };
     let mut loads = Vec::new();
     for rate in &rates {
@@ -185,6 +187,7 @@ fn without_rate(
         think_ns: special.think_ns,
         capacity: special.capacity,
         overload: None,
+        churn: churn::resolve(entry.churn)?,
     };
     Some(vec![PlacedLoad {
         load,

@@ -36,6 +36,7 @@ impl Margins {
     pub fn of(&self, what: &str) -> f64 {
         match what {
             "p50" | "ratio_p50" => self.p50,
+            "control_memory" => self.memory,
             "cpu" | "proxy_cpu" | "machine_cpu" | "instructions" | "cycles" => self.cpu,
             "memory" => self.memory,
             _ => self.p99,

@@ -5,6 +5,7 @@ mod at_once;
 mod blocks;
 mod builtin;
 mod capacity;
+mod churn;
 mod file;
 mod gate;
 mod kubernetes;
@@ -31,6 +32,7 @@ pub use crate::source::{Location, Problem, Problems as PlanErrors, TEXT_BYTES_MA
 pub use blocks::{BlockGroup, Blocks};
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
 pub use capacity::{CapacitySearch, STEP_WARMUP_SHARE};
+pub use churn::{CHANGES_MAX, Churn, ENDPOINTS_MAX, SERVICES_MAX};
 pub use file::{ReadFile, schema};
 pub use gate::{AGAIN, CANDIDATE, Gate, GateMeshes, REFERENCE, gate};
 pub use kubernetes::{

@@ -199,6 +199,7 @@ pub(super) fn resolve(
         capacity: None,
         closed_loop: false,
         think_ns: 0,
+        churn: None,
         overload: None,
     };
     let load = |of: CapacityOf, percent: u32| Load {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::at_once;
+use super::churn;
 use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
@@ -168,11 +169,16 @@ fn read(
             Some(prices) => Some(prices.resolve()?),
         },
     };
+    let has_churn = plan.has_churn();
+    plan.kubernetes
+        .iter_mut()
+        .for_each(|k| k.has_churn = has_churn);
     overload::split_blocks(&mut plan);
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
     tcp::check(problems, &plan, meshes_location);
     at_once::check(problems, &plan, at_once_location);
+    churn::check(problems, &plan, environment_location);
     Some(plan)
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{BlockGroup, Blocks};
 use super::capacity::CapacitySearch;
+use super::churn::Churn;
 use super::gate::Gate;
 use super::kubernetes::KubernetesSettings;
 use super::margins::Margins;
@@ -179,6 +180,9 @@ pub struct Load {
     /// A share of a capacity instead of a rate, with the times before and after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
+    /// Services and changes of their endpoints, which the control plane has to distribute meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<Churn>,
 }
 
 fn is_zero(ns: &u64) -> bool {

@@ -98,6 +98,12 @@ pub enum FactorKind {
     Streams,
     /// Requests per second.
     Rate,
+    /// Services without pods.
+    ChurnServices,
+    /// Endpoints of each service without pods.
+    ChurnEndpoints,
+    /// Changes of endpoints per second.
+    ChurnChanges,
     /// Worker threads of each proxy.
     MeshConcurrency,
     /// Mutual TLS between proxies.
@@ -110,7 +116,7 @@ pub enum FactorKind {
 
 impl FactorKind {
     /// All kinds, in order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Depth,
         Self::Width,
         Self::Instances,
@@ -122,6 +128,9 @@ impl FactorKind {
         Self::RequestsPerConnection,
         Self::Streams,
         Self::Rate,
+        Self::ChurnServices,
+        Self::ChurnEndpoints,
+        Self::ChurnChanges,
         Self::MeshConcurrency,
         Self::MeshMtls,
         Self::MeshL7Stats,
@@ -143,6 +152,9 @@ impl FactorKind {
             Self::RequestsPerConnection => "requests_per_connection",
             Self::Streams => "streams",
             Self::Rate => "rate",
+            Self::ChurnServices => "churn.services",
+            Self::ChurnEndpoints => "churn.endpoints",
+            Self::ChurnChanges => "churn.changes",
             Self::MeshConcurrency => "mesh.concurrency",
             Self::MeshMtls => "mesh.mtls",
             Self::MeshL7Stats => "mesh.l7_stats",
@@ -157,7 +169,10 @@ impl FactorKind {
             Self::ResponseBytes => "response",
             Self::RequestBytes => "request",
             Self::RequestsPerConnection => "per-connection",
-            _ => self.key().trim_start_matches("mesh."),
+            _ => {
+                let key = self.key();
+                key.rsplit_once('.').map_or(key, |(_, last)| last)
+            }
         }
     }
 
@@ -176,6 +191,9 @@ impl FactorKind {
             Self::RequestsPerConnection => "requests per connection",
             Self::Streams => "concurrent calls per connection",
             Self::Rate => "rate",
+            Self::ChurnServices => "services without pods",
+            Self::ChurnEndpoints => "endpoints of each service without pods",
+            Self::ChurnChanges => "changes of endpoints per second",
             Self::MeshConcurrency => "worker threads of each proxy",
             Self::MeshMtls => "mutual TLS",
             Self::MeshL7Stats => "HTTP statistics of the proxies",
@@ -195,6 +213,9 @@ impl FactorKind {
             Self::RequestsPerConnection => "new connection per request",
             Self::Streams => "call",
             Self::Rate => "rps",
+            Self::ChurnServices => "service",
+            Self::ChurnEndpoints => "endpoint",
+            Self::ChurnChanges => "change per second",
             Self::MeshConcurrency => "thread",
             Self::Protocol | Self::MeshMtls | Self::MeshL7Stats | Self::MeshAccessLog => "",
         }

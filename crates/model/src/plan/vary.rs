@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::churn::{CHANGES_MAX, ENDPOINTS_MAX, SERVICES_MAX};
 use super::loads::{self, PlacedLoad};
 use super::resolved::{Load, Workload};
 use super::sweep::{Design, Factor, FactorKind, Levels, Sweep, SweptMesh};
@@ -56,8 +57,22 @@ pub(super) struct VaryFile {
     streams: Field<List<Count<1, STREAMS_MAX>>>,
     /// Requests per second.
     rate: Field<List<Rate>>,
+    /// What the control plane has to distribute.
+    churn: Field<VaryChurn>,
     /// Settings of the meshes that tare configures. They are combined with every load.
     mesh: Field<VaryMesh>,
+}
+
+/// Churn that varies; the load must have `churn`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "the churn that varies")]
+struct VaryChurn {
+    /// Numbers of services without pods.
+    services: Field<List<Count<1, SERVICES_MAX>>>,
+    /// Numbers of addresses of each of them.
+    endpoints: Field<List<Count<1, ENDPOINTS_MAX>>>,
+    /// Changes of their addresses per second.
+    changes: Field<List<Count<0, CHANGES_MAX>>>,
 }
 
 /// Settings of meshes that vary.
@@ -125,6 +140,7 @@ pub(super) fn resolve(problems: &mut Problems, written: Field<VaryFile>) -> Opti
 /// The design and the factors; `None` after a problem.
 fn factors(file: VaryFile) -> Option<(Design, Vec<Varied>)> {
     let mesh = file.mesh.or_else(VaryMesh::default)?;
+    let churn = file.churn.or_else(VaryChurn::default)?;
     let design = file.design.or(Design::default())?;
     let mut factors: Vec<Varied> = Vec::new();
     let mut add = |kind, levels: Settings| {
@@ -180,6 +196,18 @@ fn factors(file: VaryFile) -> Option<(Design, Vec<Varied>)> {
     add(
         FactorKind::Rate,
         settings(file.rate, |r| Setting::Rate(r.0)),
+    )?;
+    add(
+        FactorKind::ChurnServices,
+        settings(churn.services, |n| Setting::ChurnServices(n.0)),
+    )?;
+    add(
+        FactorKind::ChurnEndpoints,
+        settings(churn.endpoints, |n| Setting::ChurnEndpoints(n.0)),
+    )?;
+    add(
+        FactorKind::ChurnChanges,
+        settings(churn.changes, |n| Setting::ChurnChanges(n.0)),
     )?;
     add(
         FactorKind::MeshConcurrency,

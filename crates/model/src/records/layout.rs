@@ -12,6 +12,7 @@
 //!     load.ndjson       LoadRecord per line
 //!     agent.ndjson      AgentRecord per line
 //!     calls.json        TrialCalls
+//!     churn.ndjson      ChurnRecord per line, of a load with `churn`
 //!     steps.ndjson      CapacityStep per line, of a search for the capacity
 //!     latency.hlog      HdrHistogram interval log
 //!     events.ndjson     Event per line
@@ -49,6 +50,8 @@ pub const IDLE: &str = "idle.ndjson";
 pub const AGENT: &str = "agent.ndjson";
 /// [`crate::calls::TrialCalls`]; absent if the services did not time their calls.
 pub const CALLS: &str = "calls.json";
+/// One [`crate::churn::ChurnRecord`] per line, of a load with `churn`.
+pub const CHURN: &str = "churn.ndjson";
 /// One [`crate::capacity::CapacityStep`] per line, of a search for the capacity.
 pub const STEPS: &str = "steps.ndjson";
 /// HdrHistogram interval log.

@@ -3,6 +3,7 @@
 
 pub mod calls;
 pub mod capacity;
+pub mod churn;
 pub mod hist;
 pub mod layout;
 mod manifest;
@@ -13,5 +14,6 @@ pub mod record;
 pub mod stacks;
 pub mod trial;
 pub mod verdict;
+pub mod watch;
 pub mod worker;
 pub mod writer;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
+use crate::churn::ChurnResult;
 use crate::limits;
 use crate::load::LoadResult;
 use crate::mesh::Mesh;
@@ -160,6 +161,9 @@ pub struct TrialResult {
     /// The parts of an overload; absent in other trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<OverloadResult>,
+    /// What the churn showed; absent in loads without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<ChurnResult>,
     /// CPU and memory; absent if nothing was sampled.
     pub resources: Option<Resources>,
     /// CPU and memory of the deployment before the load, without any request: once for each mesh with

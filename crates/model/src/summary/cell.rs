@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::capacity::CellCapacity;
+use super::churn::CellChurn;
 use super::cost::Cost;
 use super::instrument::{CoreToCore, Instrument, Tls};
 use super::named::MethodSummary;
@@ -53,6 +54,9 @@ pub struct Cell {
     /// because those of its trials are at different rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<CellOverload>,
+    /// What the churn shows; absent under loads without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<CellChurn>,
     /// Combined verdict of the used trials, with the findings of pooling (too few samples, too few
     /// blocks).
     pub verdict: Verdict,

@@ -4,6 +4,7 @@
 
 mod capacity;
 mod cell;
+mod churn;
 pub mod clusters;
 pub mod comparison;
 mod cost;
@@ -26,6 +27,7 @@ pub use cell::{
     Cell, EndpointRow, Estimate, Percentile, PlaneEstimate, PooledQuantile, Quantile,
     QuantileSpread, Saturation, SpectrumPoint,
 };
+pub use churn::{CellChurn, CellMetric};
 pub use cost::{Cost, ProxyCpu};
 pub use gate::{GateOutcome, GateQuestion, GateResult, MemoryGrowth};
 pub use instrument::{CoreToCore, Instrument, Tls};

@@ -79,9 +79,10 @@ pub struct SweepPoint {
 #[serde(deny_unknown_fields)]
 pub struct SweepFigure {
     /// `latency`: mean over the window. `p50`, `p99`: percentiles. `cpu`: CPU time of applications and
-    /// proxies per request; `proxy_cpu`: of the proxies alone. `memory`: of the proxies.
+    /// proxies per request; `proxy_cpu`: of the proxies alone. `memory`: of the proxies. With churn also
+    /// `convergence`, `pod_ready`, and the control plane's `control_cpu` and `control_memory`.
     pub what: String,
-    /// `ns` or `bytes`.
+    /// `ns`, `bytes` or `cores`.
     pub unit: String,
     /// Mean over the blocks with Student's interval.
     pub estimate: Estimate,

@@ -165,6 +165,13 @@ fn cell(summary: &Summary, cell: &Cell) -> Fields {
         row.estimate("recovery_s", overload.recovery_s.as_ref());
         row.value("not_recovered", Some(overload.not_recovered));
     }
+    if let Some(churn) = &cell.churn {
+        row.estimate("convergence_ns", churn.convergence_ns.as_ref());
+        row.value("not_arrived", Some(churn.unseen));
+        row.estimate("pod_ready_ns", churn.pod_ready_ns.as_ref());
+        row.estimate("pod_ready_added_ns", churn.pod_ready_added_ns.as_ref());
+        row.estimate("mesh_ready_ns", churn.mesh_ready_ns.as_ref());
+    }
     row.latency(&cell.latency);
     row.percentiles("latency_of_all", &cell.latency_of_all);
     row.percentiles("service_time", &cell.service_time);

@@ -5,7 +5,7 @@ use tare_model::verdict::Grade;
 
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};
-use super::{capacity, gate, price_list, sections, sweep};
+use super::{capacity, churn, gate, price_list, sections, sweep};
 use crate::prices::{self, Shortened};
 use crate::{gate_words, words};
 
@@ -47,6 +47,7 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
         page.raw("</section>\n");
         return;
     }
+    churn::first_screen(page, summary);
     sweep::first_screen(page, summary);
     match &summary.price_list {
         Some(list) => {

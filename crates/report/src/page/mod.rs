@@ -4,6 +4,7 @@
 
 mod about;
 mod capacity;
+mod churn;
 mod cost;
 mod details;
 mod document;

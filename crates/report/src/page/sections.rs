@@ -5,7 +5,7 @@ use tare_model::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, open_section};
-use super::{capacity, cost, instrument, statistics, sweep, tables};
+use super::{capacity, churn, cost, instrument, statistics, sweep, tables};
 
 /// One section of the page.
 struct Section {
@@ -109,6 +109,7 @@ pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
     if capacity::is_of(summary) {
         return capacity::resources(page, summary);
     }
+    churn::section(page, summary);
     sweep::section(page, summary);
     for s in [LATENCY, RATIOS, CPU, MEMORY] {
         section(page, summary, &s);
@@ -133,6 +134,9 @@ fn has_scaling(summary: &Summary) -> bool {
 /// Appends links to the sections that the page has.
 pub(super) fn contents(page: &mut Html, summary: &Summary) {
     let mut entries = vec![];
+    if summary.cells.iter().any(|c| c.churn.is_some()) {
+        entries.push(("control-plane", "Control plane"));
+    }
     if summary.sweep.is_some() {
         entries.push(("sweep", "Sweep"));
     }

@@ -1,6 +1,7 @@
 //! Text for a terminal, up to 80 columns wide.
 
 mod capacity;
+mod churn;
 mod clusters;
 mod comparison;
 mod cost;

@@ -8,7 +8,7 @@ use tare_model::verdict::Grade;
 use tare_model::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
-use super::{capacity, cost, findings, gate, overload, path, price_list, profiles, sweep};
+use super::{capacity, churn, cost, findings, gate, overload, path, price_list, profiles, sweep};
 use crate::prices::{self, Shortened};
 use crate::text::{fit, printable};
 use crate::words;
@@ -36,6 +36,7 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
         usize::MAX
     };
     overload::tables(&mut out, summary);
+    churn::table(&mut out, summary);
     let loads = summary.setup.loads.iter().take(loads);
     for load in loads.filter(|l| l.overload.is_none()) {
         let cells: Vec<&Cell> = summary
@@ -84,6 +85,7 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
 /// The sentence about each pair of meshes, and what qualifies all of them.
 fn answers(out: &mut Output, summary: &Summary) {
     sweep::answers(out, summary);
+    churn::answers(out, summary);
     price_list::write(out, summary);
     for Shortened { answer, sentence } in prices::answers(summary) {
         if sentence {

@@ -96,6 +96,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         capacity: None,
         closed_loop: false,
         think_ns: 0,
+        churn: None,
         overload: None,
     };
     Plan {
@@ -227,6 +228,7 @@ fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
         load: Some(load.clone()),
         capacity: None,
         overload: None,
+        churn: None,
         resources: Some(resources),
         idle: None,
         proofs: Vec::new(),

@@ -16,8 +16,9 @@ use tare_model::trial::TrialResult;
 use tare_model::verdict::{Cause, Grade};
 
 /// The keys that a cell has only if a trial records their cause. It always has all others.
-pub(crate) const CELL_OPTIONAL: [&str; 9] = [
+pub(crate) const CELL_OPTIONAL: [&str; 10] = [
     "capacity",
+    "churn",
     "core_to_core",
     "cost",
     "instrument",
@@ -229,6 +230,7 @@ impl<'a> Used<'a> {
         let is_proxied = self.planes().iter().any(|p| proxies.contains(&p.as_str()));
         let causes = [
             self.any(|r| r.trial.load.capacity.is_some()),
+            self.any(|r| r.trial.load.churn.is_some()),
             load(|l| !l.generator.core_to_core_ns.is_empty()),
             self.has_prices && is_proxied && cell.achieved_rps.is_some_and(|r| r > 0.0),
             load(|l| l.instrument_error.is_some()),

@@ -1,6 +1,7 @@
 //! What a trial has found so far.
 
 use tare_model::capacity::Capacity;
+use tare_model::churn::ChurnResult;
 use tare_model::load::LoadResult;
 use tare_model::overload::OverloadResult;
 use tare_model::trial::{Event, EventKind, Proof, Resources};
@@ -15,6 +16,7 @@ pub(super) struct Findings {
     pub(super) load: Option<LoadResult>,
     pub(super) capacity: Option<Capacity>,
     pub(super) overload: Option<OverloadResult>,
+    pub(super) churn: Option<ChurnResult>,
     pub(super) resources: Option<Resources>,
     pub(super) idle: Option<Resources>,
     pub(super) proofs: Vec<Proof>,

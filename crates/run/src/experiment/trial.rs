@@ -177,6 +177,9 @@ impl TrialRun<'_> {
         measurement
             .keep(environment, deployment, writer, cores, findings)
             .await?;
+        if self.spec.load.churn.is_some() {
+            churned(environment, deployment, writer, findings).await?;
+        }
         if let Some(((overload, rate_rps), seconds)) = overload.zip(seconds) {
             let window_ns = self.spec.load.duration_ns;
             match seconds.result(overload, window_ns, rate_rps) {
@@ -187,6 +190,23 @@ impl TrialRun<'_> {
         let load = findings.load.as_ref();
         Ok(load.map_or(0, |l| l.service_time_ns.count))
     }
+}
+
+/// Collects the records of the churn, and what they show.
+async fn churned<E: Environment>(
+    environment: &mut E,
+    deployment: &mut E::Deployment,
+    writer: &TrialWriter,
+    findings: &mut Findings,
+) -> Result<(), RunError> {
+    match environment.churned(deployment).await {
+        Ok(records) => {
+            writer.churn(&records)?;
+            findings.churn = Some(tare_analysis::churn::summarise(&records));
+        }
+        Err(error) => findings.lost(error.to_string()),
+    }
+    Ok(())
 }
 
 /// Proves the mesh before the load. A proof that does not hold is a failure of the trial.
@@ -264,6 +284,7 @@ pub(super) fn finish(
         load: findings.load,
         capacity: findings.capacity,
         overload: findings.overload,
+        churn: findings.churn,
         resources: findings.resources,
         idle: findings.idle,
         proofs: findings.proofs,

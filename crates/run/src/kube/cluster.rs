@@ -10,6 +10,7 @@ use tare_model::mesh::Platform;
 use tare_model::plan::{KubernetesSettings, Plan};
 use tare_model::trial::{Event, EventKind, TrialSpec};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::api::{ApiClient, ApiError, kubeconfig};
 use super::application::{Front, Rendered};
@@ -24,7 +25,7 @@ use super::trial::deploy::{self, Inputs};
 use super::trial::deployment::GeneratorRuns;
 use super::trial::generators::StartDelay;
 use super::trial::probe::Prober;
-use super::trial::{Deployment, Events, PodTerminations, hooks, ready};
+use super::trial::{Deployment, Events, PodTerminations, churn, hooks, ready};
 use crate::environment::EnvironmentError;
 use crate::now::not_removed;
 
@@ -202,12 +203,14 @@ impl Cluster {
             targets: BTreeMap::new(),
             tcp_request_bytes: None,
             watched: Vec::new(),
+            more_watched: Vec::new(),
             pods: Vec::new(),
             waypoints: Vec::new(),
             counters: BTreeMap::new(),
             events,
             terminations: PodTerminations::default(),
             container_watch: None,
+            churning: None,
             runs: GeneratorRuns::default(),
             tasks: JoinSet::new(),
         };
@@ -215,6 +218,7 @@ impl Cluster {
             let (events, found) = (&deployment.events, "runs generators");
             events.push(EventKind::GeneratorNode, node.to_string(), found);
         }
+        let mut mesh_took = None;
         if let Some(mesh) = deployment.section().filter(|m| !m.releases.is_empty()) {
             // The ledger must name the mesh before the first object of the mesh is on the cluster.
             self.ledger.mesh = Some(mesh.clone());
@@ -226,7 +230,9 @@ impl Cluster {
                 ready_within: Duration::from_secs(u64::from(self.settings.ready_within_s)),
             };
             let logs = dir.join(layout::LOGS);
+            let start = Instant::now();
             installer.install(mesh, &self.names.run, &logs).await?;
+            mesh_took = Some(start.elapsed());
         }
         let reserved = &deployment.generator_nodes;
         let nodes = self.nodes.iter().map(|n| &n.name);
@@ -241,6 +247,7 @@ impl Cluster {
         };
         deploy::create(inputs, &mut deployment).await?;
         ready::wait_ready(inputs, &mut deployment).await?;
+        churn::deploy(inputs, &mut deployment, mesh_took).await?;
         Ok(deployment)
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tare_model::churn::ChurnRecord;
 use tare_model::layout::Fingerprint;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, Proof, TrialSpec};
@@ -9,7 +10,7 @@ use tare_model::trial::{Event, Proof, TrialSpec};
 use super::cluster::Cluster;
 use super::sampling::agents::{self, Sampled};
 use super::trial::generators;
-use super::trial::{Deployment, hooks, prove};
+use super::trial::{Deployment, churn, hooks, prove};
 use crate::environment::{Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec};
 use crate::now::not_removed;
 
@@ -107,7 +108,11 @@ impl Environment for Kubernetes {
         match spec {
             WorkerSpec::Generator(spec) => {
                 let delay = &mut cluster.start_delay;
-                generators::start(api, settings, deployment, delay, &spec).await
+                let started = generators::start(api, settings, deployment, delay, &spec);
+                let mut worker = started.await?;
+                let of_load = (&spec, &mut worker);
+                churn::start(api, settings, deployment, &cluster.nodes, of_load).await?;
+                Ok(worker)
             }
             WorkerSpec::Agent(spec) => {
                 let (nodes, of) = (&cluster.nodes, Sampled::Load);
@@ -118,6 +123,14 @@ impl Environment for Kubernetes {
                 Ok(agents::start(api, settings, deployment, nodes, spec, of).await?)
             }
         }
+    }
+
+    async fn churned(
+        &mut self,
+        deployment: &mut Deployment,
+    ) -> Result<Vec<ChurnRecord>, EnvironmentError> {
+        let cluster = self.cluster()?;
+        churn::end(&cluster.api, &cluster.settings, deployment).await
     }
 
     async fn teardown(&mut self, deployment: Deployment) -> Vec<Event> {

@@ -1,7 +1,7 @@
 //! The ledger of a run: the information, stored on the cluster, that any machine needs to remove
 //! the objects of the run after a crash.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -145,9 +145,19 @@ impl LedgerEntry {
 
 /// Lists all runs with a namespace on a cluster.
 pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> {
-    let mut runs = Vec::new();
     let selector = format!("{MANAGED}=tare,{RUN},!{TRIAL}");
+    let mut by_run: BTreeMap<String, Value> = BTreeMap::new();
     for namespace in api.list(NAMESPACE, None, &selector).await? {
+        let run = namespace["metadata"]["labels"][RUN].as_str();
+        let run = run.unwrap_or_default().to_owned();
+        // The namespaces of the mesh have the same label. They stand for the run only if its own is missing.
+        let is_own = Names::of_namespace(name_of(&namespace)).run == run;
+        if is_own || !by_run.contains_key(&run) {
+            by_run.insert(run, namespace);
+        }
+    }
+    let mut runs = Vec::new();
+    for namespace in by_run.into_values() {
         let is_observation = namespace["metadata"]["labels"][OBSERVATION].is_string();
         let namespace = name_of(&namespace).to_owned();
         let ledger = Ledger::read(api, &namespace).await?;

@@ -6,6 +6,7 @@ pub mod actions;
 mod api;
 mod application;
 mod cleanup;
+mod clock;
 mod cluster;
 pub mod detached;
 pub mod doctor;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod application;
+mod churn;
 mod container_ends;
 mod deep;
 mod detached;

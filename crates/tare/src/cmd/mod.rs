@@ -41,6 +41,7 @@ mod schema;
 mod search;
 mod serve_echo;
 mod tls;
+mod watch;
 mod workload;
 
 #[derive(Subcommand)]
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Agent(agent::Args),
     #[command(hide = true)]
     Probe(probe::Args),
+    #[command(hide = true)]
+    Watch(watch::Args),
     #[command(hide = true)]
     Keep(keep::Args),
     #[command(hide = true)]
@@ -112,6 +115,7 @@ impl Command {
             Self::Man(args) => man::run(&args),
             Self::Agent(args) => agent::run(args),
             Self::Probe(args) => probe::run(args),
+            Self::Watch(args) => watch::run(args),
             Self::Keep(args) => keep::run(args),
             Self::NodeCheck(args) => node_check::run(args),
             Self::Detached(args) => detached::run(&args),

@@ -86,6 +86,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
             capacity: None,
             closed_loop: false,
             think_ns: 0,
+            churn: None,
             overload: None,
         }],
         repeats: 1,

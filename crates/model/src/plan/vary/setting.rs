@@ -19,6 +19,9 @@ pub(super) enum Setting {
     RequestsPerConnection(u32),
     Streams(u32),
     Rate(f64),
+    ChurnServices(u32),
+    ChurnEndpoints(u32),
+    ChurnChanges(u32),
     Concurrency(u32),
     Mtls(Mtls),
     L7Stats(bool),
@@ -37,6 +40,9 @@ impl Setting {
             | Self::Replicas(n)
             | Self::Connections(n)
             | Self::Streams(n)
+            | Self::ChurnServices(n)
+            | Self::ChurnEndpoints(n)
+            | Self::ChurnChanges(n)
             | Self::Concurrency(n) => number(n),
             Self::ResponseBytes(n) | Self::RequestBytes(n) => {
                 (exact_bytes(n), Some(f64::from(n) / 1024.0))
@@ -100,6 +106,9 @@ impl Setting {
             Self::RequestsPerConnection(n) => load.requests_per_connection = (n > 0).then_some(n),
             Self::Streams(n) => load.streams = Some(n),
             Self::Rate(rps) => load.rate_rps = rps,
+            Self::ChurnServices(n) => load.churn.iter_mut().for_each(|c| c.services = n),
+            Self::ChurnEndpoints(n) => load.churn.iter_mut().for_each(|c| c.endpoints = n),
+            Self::ChurnChanges(n) => load.churn.iter_mut().for_each(|c| c.changes = n),
             Self::Concurrency(_) | Self::Mtls(_) | Self::L7Stats(_) | Self::AccessLog(_) => {}
         }
     }
@@ -224,6 +233,9 @@ pub(super) fn missing(kind: FactorKind, workload: &Workload, load: &Load) -> Opt
         FactorKind::Streams => {
             let why = format!("the mix of `{name}` has no service with gRPC or HTTP/2");
             (workload.protocols().iter().any(|p| p.has_streams()), why)
+        }
+        FactorKind::ChurnServices | FactorKind::ChurnEndpoints | FactorKind::ChurnChanges => {
+            (load.churn.is_some(), "the load has no `churn`".to_owned())
         }
         FactorKind::Rate => {
             let why = format!("the arrivals {} determine the rate", load.arrivals);

@@ -37,6 +37,8 @@ pub(crate) enum Needed {
     NamedSecrets,
     /// Runs with `sampling: kubelet`.
     Kubelet,
+    /// Runs with `churn`.
+    Churn,
     /// No run; `tare doctor --deep`.
     Deep,
 }
@@ -76,6 +78,7 @@ kinds! {
     CLUSTER_ROLE = "ClusterRole", "rbac.authorization.k8s.io" "v1" "clusterroles", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
     CLUSTER_ROLE_BINDING = "ClusterRoleBinding", "rbac.authorization.k8s.io" "v1" "clusterrolebindings", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
     GATEWAY_CLASS = "GatewayClass", "gateway.networking.k8s.io" "v1" "gatewayclasses", false, ["list"] + ["delete"], Always, "finds and removes what remains of a mesh";
+    CHURNED_SLICE = "EndpointSlice", "discovery.k8s.io" "v1" "endpointslices", true, ["create" "patch"] + [], Churn, "churn: services without pods, whose endpoints change";
     ENDPOINT_SLICE = "EndpointSlice", "discovery.k8s.io" "v1" "endpointslices", true, ["list"] + [], Deep, "finds webhooks whose Service has no ready pod";
 }
 
@@ -139,6 +142,7 @@ pub(crate) fn needed(settings: &KubernetesSettings) -> impl Iterator<Item = &'st
             Needed::Always => true,
             Needed::PullSecrets | Needed::NamedSecrets => secrets,
             Needed::Kubelet => kubelet,
+            Needed::Churn => settings.has_churn,
             Needed::Deep => false,
         };
         needed && !kind.verbs.is_empty()

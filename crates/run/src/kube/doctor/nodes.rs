@@ -11,11 +11,12 @@ use tare_model::node_check::{self, NodeCheckSpec, NodeReport};
 use tare_model::plan::{KubernetesSettings, SamplingSource};
 use tokio::time::{Instant, sleep};
 
-use super::clock::{self, Offset};
+use super::clock;
 use super::{Check, failed, note, passed};
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::{CONFIG_MAP, POD};
 use crate::kube::api::{ApiClient, ApiError};
+use crate::kube::clock::{Offset, measure};
 use crate::kube::objects::names::{CONTAINER, ROLE, TrialNames};
 use crate::kube::objects::{Node, Pod, manifests};
 use crate::kube::trial::probe::records;
@@ -263,7 +264,7 @@ async fn read(
         let end = Pod(object).not_ready_reason();
         format!("{found}; {end}")
     })?;
-    let (offset, no_port) = match clock::measure(api, (namespace, &pod.name)).await {
+    let (offset, no_port) = match measure(api, (namespace, &pod.name)).await {
         Ok(offset) => (offset, None),
         Err(why) => {
             let offset = Offset::between(pod.created_ns, report.unix_ns, read_ns);

@@ -14,7 +14,7 @@ pub(crate) const GRACE_S: u32 = 5;
 /// Label of a node: its operating system.
 pub(crate) const OS: &str = "kubernetes.io/os";
 
-fn with(mut labels: Value, more: &[(&str, &str)]) -> Value {
+pub(super) fn with(mut labels: Value, more: &[(&str, &str)]) -> Value {
     for (key, value) in more {
         labels[*key] = (*value).into();
     }
@@ -117,7 +117,7 @@ pub(crate) fn container(
 const RECORDS: &str = "/records";
 
 /// Container of a worker that writes records; [`keep`](crate::keep) numbers and keeps them.
-fn recorder(
+pub(super) fn recorder(
     settings: &KubernetesSettings,
     resources: &ContainerResources,
     worker: &[&str],
@@ -136,7 +136,7 @@ fn kept<'a>(worker: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Adds the volume of a [`recorder`] to its pod. The size is a limit above which the kubelet evicts the pod.
-fn add_records(pod: &mut Value) {
+pub(super) fn add_records(pod: &mut Value) {
     let limit = (2 * keep::BYTES_MAX).to_string();
     push(
         &mut pod["volumes"],
@@ -197,7 +197,7 @@ pub(crate) fn metadata(
 }
 
 /// Labels of the nodes on which a pod may run.
-fn node_selector(settings: &KubernetesSettings) -> Value {
+pub(super) fn node_selector(settings: &KubernetesSettings) -> Value {
     let mut selector = json!({OS: "linux"});
     extend(&mut selector, &settings.node_labels);
     selector

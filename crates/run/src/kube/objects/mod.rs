@@ -1,5 +1,6 @@
 //! Kubernetes objects as values: names, manifests to apply, and readers of pods and nodes.
 
+pub(crate) mod churn;
 pub(crate) mod manifests;
 pub(crate) mod names;
 pub(crate) mod node;

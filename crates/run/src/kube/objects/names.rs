@@ -10,7 +10,7 @@ pub(crate) const TRIAL: &str = "tare.run/trial";
 pub(crate) const OBSERVATION: &str = "tare.run/observation";
 /// Label and taint of the node that is reserved for generators; its value is the run.
 pub(crate) const GENERATOR: &str = "tare.run/generator";
-/// Label of a pod: `application`, `generator`, `agent`, `probe` or `node-check`.
+/// Label of a pod: `application`, `generator`, `agent`, `probe`, `node-check`, `server` or `watcher`.
 pub(crate) const ROLE: &str = "tare.run/role";
 /// Label of a pod: the instance of the application.
 pub(crate) const INSTANCE: &str = "tare.run/instance";
@@ -89,6 +89,11 @@ impl TrialNames {
     /// Namespace of the generators.
     pub(crate) fn load(&self) -> String {
         format!("{}-load", self.base)
+    }
+
+    /// Namespace with some of the services without pods.
+    pub(crate) fn churn(&self, index: u32) -> String {
+        format!("{}-churn-{index}", self.base)
     }
 
     /// Namespace of the agents and the probes, which is never part of a mesh.

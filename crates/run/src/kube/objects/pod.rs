@@ -243,12 +243,13 @@ impl<'a> Pod<'a> {
                     (Plane::Application, format!("{}/{own}", self.title()))
                 }
                 ("generator", CONTAINER) => (Plane::Generator, self.title()),
+                ("server" | "watcher", CONTAINER) => (Plane::Tare, self.title()),
                 ("application", other) if Some(other) == sidecar => {
                     (Plane::DataPlane, format!("{}/sidecar", self.title()))
                 }
                 (role, other) => {
                     let plane = match role {
-                        "generator" => Plane::GeneratorProxy,
+                        "generator" | "server" | "watcher" => Plane::GeneratorProxy,
                         "application" => Plane::DataPlane,
                         _ => Plane::ControlPlane,
                     };

@@ -189,7 +189,11 @@ fn upstream(
 /// Returns the address that a service listens on: any of the family of its cluster IP, which is that of its pods.
 fn listen(addresses: &Addresses, namespace: &str, service: &str) -> String {
     let address = addresses.get(&(namespace.to_owned(), service.to_owned()));
-    let is_ipv6 = address.is_some_and(|a| a.contains(':'));
+    any_address(address.is_some_and(|a| a.contains(':')))
+}
+
+/// The address of all interfaces of a family, with the port of every application.
+pub(super) fn any_address(is_ipv6: bool) -> String {
     let any: IpAddr = match is_ipv6 {
         true => Ipv6Addr::UNSPECIFIED.into(),
         false => Ipv4Addr::UNSPECIFIED.into(),

@@ -10,6 +10,7 @@ use tare_model::trial::Event;
 use tare_model::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
 
+use super::churn::Churning;
 use super::container_watch::{self, ContainerWatch};
 use super::events::Events;
 use super::probe::Prober;
@@ -29,6 +30,8 @@ pub(crate) struct GeneratorRuns {
     /// The job and the pods of the agents: what to delete when the next run begins.
     pub(crate) job: Option<String>,
     pub(crate) agents: Vec<String>,
+    /// When the load begins, in nanoseconds of Unix time, with its warm-up; 0 before it is known.
+    pub(crate) start_unix_ns: u64,
 }
 
 impl GeneratorRuns {
@@ -77,6 +80,8 @@ pub struct Deployment {
     pub(crate) generator_nodes: Vec<String>,
     pub(crate) targets: BTreeMap<(String, String), Upstream>,
     pub(crate) watched: Vec<WatchedProcess>,
+    /// Containers of tare's own that run beside the application, for the agents that sample the load.
+    pub(crate) more_watched: Vec<WatchedProcess>,
     /// Pods of the application when they became ready.
     pub(crate) pods: Vec<Value>,
     /// Pods of the mesh's waypoints before the load.
@@ -88,6 +93,8 @@ pub struct Deployment {
     pub(crate) events: Events,
     pub(crate) terminations: PodTerminations,
     pub(crate) container_watch: Option<ContainerWatch>,
+    /// The services without pods, if the load has churn.
+    pub(crate) churning: Option<Churning>,
     pub(crate) tasks: JoinSet<()>,
 }
 

@@ -106,6 +106,7 @@ pub(crate) async fn start(
             let load = duration(spec, !proxy_config.is_empty());
             let until = Instant::now() + to_start + load + LAST_RECORDS_WITHIN;
             deployment.runs.job = Some(job);
+            deployment.runs.start_unix_ns = start_unix_ns;
             let (stop, _) = tokio::sync::mpsc::channel(1);
             return Ok(Worker {
                 watched,

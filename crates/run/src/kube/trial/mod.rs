@@ -1,6 +1,7 @@
 //! One trial: the application, the generators, the proofs, and the records of the trial.
 
 mod artifacts;
+pub(crate) mod churn;
 mod container_watch;
 pub(crate) mod deploy;
 pub(crate) mod deployment;

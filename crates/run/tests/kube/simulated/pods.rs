@@ -7,6 +7,7 @@ use tare_model::probe::{
     FailureKind, ProbeAnswer, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
 };
 use tare_model::record::{Hello, LoadRecord, StreamChecksum};
+use tare_model::watch::{WatchRecord, WatchSpec, Watched};
 use tare_model::writer::RecordWriter;
 
 use super::port_forward::Behind;
@@ -33,6 +34,7 @@ impl World {
         let lines = match role.as_str() {
             "agent" => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05, 0.0),
             "probe" => self.probe_records(&serde_json::from_str(spec).ok()?),
+            "watcher" => self.watch_records(&serde_json::from_str(spec).ok()?),
             "node-check" => self.deep.records(pod)?,
             _ => {
                 let spec: LoadSpec = serde_json::from_str(spec).ok()?;
@@ -98,6 +100,32 @@ impl World {
             records.write(&record).unwrap();
         }
         records.finish_lines(|checksum| ProbeRecord::Final { checksum })
+    }
+
+    /// Returns the records of a watcher: requests every 10 ms of the last second, all answered by the server that the
+    /// watched service has now.
+    fn watch_records(&self, spec: &WatchSpec) -> Vec<String> {
+        let mut records = RecordWriter::new(Vec::new());
+        let hello = WatchRecord::Hello(Hello::new("watch", 1));
+        records.write(&hello).unwrap();
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        let now = now.as_nanos() as u64;
+        let slices = self
+            .objects
+            .iter()
+            .find(|(p, _)| p.ends_with("/endpointslices/watched"));
+        let server = slices.unwrap().1["endpoints"][0]["targetRef"]["name"].clone();
+        for i in 1..100 {
+            let sent_unix_ns = now - i * 10_000_000;
+            let watched = Watched {
+                sent_unix_ns,
+                done_unix_ns: sent_unix_ns + spec.every_ns / 100,
+                bytes: Some(if server == "one" { 1 } else { 2 }),
+                failure: String::new(),
+            };
+            records.write(&WatchRecord::Watched(watched)).unwrap();
+        }
+        records.finish_lines(|checksum| WatchRecord::Final { checksum })
     }
 
     fn probed(&self, request: &ProbeRequest) -> ProbeResult {

@@ -172,7 +172,7 @@ impl Server {
 }
 
 impl World {
-    fn put(&mut self, path: &str, mut object: Value) -> Value {
+    pub(crate) fn put(&mut self, path: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.objects.insert(path.to_owned(), object.clone());
@@ -213,7 +213,28 @@ impl World {
             false => json!({"running": {}}),
         };
         let state = self.deep.state(&self.objects[path]).unwrap_or(state);
+        let namespace = path.split("/pods/").next().unwrap_or_default();
+        let joins = self.objects[namespace]["metadata"]["labels"]["istio-injection"] == "enabled";
+        let ip = format!("10.2.{}.{}", self.version / 250, self.version % 250);
         let pod = self.objects.get_mut(path).unwrap();
+        if ["server", "watcher"].contains(&role(pod)) {
+            let mut statuses = vec![
+                json!({"name": "tare", "containerID": format!("containerd://{ip}"), "state": state}),
+            ];
+            if joins {
+                pod["spec"]["containers"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({"name": "istio-proxy"}));
+                let id = format!("containerd://{ip}-proxy");
+                statuses.push(
+                    json!({"name": "istio-proxy", "containerID": id, "state": {"running": {}}}),
+                );
+            }
+            pod["status"] = json!({"phase": "Running", "podIP": ip, "containerStatuses": statuses,
+                "conditions": [{"type": "Ready", "status": "True"}]});
+            return;
+        }
         if self.injects_probes && role(pod) == "probe" {
             let containers = pod["spec"]["containers"].as_array_mut().unwrap();
             containers.push(json!({"name": "istio-proxy"}));

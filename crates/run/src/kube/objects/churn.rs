@@ -1,0 +1,199 @@
+//! Objects of churn: services without pods, the servers of the watched service, and watchers.
+
+use serde_json::{Value, json};
+use tare_model::mesh::Join;
+use tare_model::plan::{Churn, KubernetesSettings};
+
+use super::manifests::{add_records, container, metadata, node_selector, pod_spec, recorder, with};
+use super::names::{PORT, ROLE, TrialNames};
+
+/// Services without pods in a namespace.
+pub(crate) const PER_NAMESPACE: u32 = 25;
+/// Name of the watched service.
+pub(crate) const WATCHED: &str = "watched";
+/// The names of its servers. The answer of the first has a body of one byte, that of the second of two.
+pub(crate) const SERVERS: [&str; 2] = ["one", "two"];
+/// Addresses that no machine has: 198.18.0.0/15, for benchmarks.
+///
+/// Source: RFC 2544, appendix C.2.2.
+const ADDRESSES: u32 = 1 << 17;
+const FIRST_ADDRESS: u32 = 198 << 24 | 18 << 16;
+
+/// The namespaces with services without pods; the first also has the watched service.
+pub(crate) fn namespaces(names: &TrialNames, churn: Churn) -> Vec<String> {
+    let count = churn.services.div_ceil(PER_NAMESPACE);
+    (0..count).map(|index| names.churn(index)).collect()
+}
+
+/// A service without a selector: its endpoints are those that tare writes.
+pub(crate) fn service(names: &TrialNames, namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace, "labels": names.labels()},
+        "spec": {"ports": [{"name": "http", "appProtocol": "http", "port": PORT, "targetPort": PORT}]}})
+}
+
+/// The endpoints of a service.
+fn slice(names: &TrialNames, namespace: &str, service: &str, endpoints: Vec<Value>) -> Value {
+    let family = match endpoints.first().and_then(|e| e["addresses"][0].as_str()) {
+        Some(address) if address.contains(':') => "IPv6",
+        _ => "IPv4",
+    };
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": service, "namespace": namespace,
+            "labels": with(names.labels(), &[("kubernetes.io/service-name", service)])},
+        "addressType": family, "endpoints": endpoints,
+        "ports": [{"name": "http", "appProtocol": "http", "port": PORT, "protocol": "TCP"}]})
+}
+
+/// A service without pods, by its number from 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EmptyService {
+    index: u32,
+    churn: Churn,
+}
+
+impl EmptyService {
+    /// All of them.
+    pub(crate) fn all(churn: Churn) -> impl Iterator<Item = Self> {
+        (0..churn.services).map(move |index| Self { index, churn })
+    }
+
+    /// The service that the change with this number, from 0, is of. They take turns.
+    pub(crate) fn of_change(churn: Churn, change: u64) -> Self {
+        let index = (change % u64::from(churn.services)) as u32;
+        Self { index, churn }
+    }
+
+    fn name(self) -> String {
+        format!("empty-{}", self.index)
+    }
+
+    fn namespace(self, names: &TrialNames) -> String {
+        names.churn(self.index / PER_NAMESPACE)
+    }
+
+    pub(crate) fn service(self, names: &TrialNames) -> Value {
+        service(names, &self.namespace(names), &self.name())
+    }
+
+    /// Its endpoints after this number of its own changes. Each change gives another of its endpoints, in turn, the
+    /// other one of two addresses.
+    pub(crate) fn slice(self, names: &TrialNames, changes: u64) -> Value {
+        let endpoints = u64::from(self.churn.endpoints);
+        let endpoint = |slot: u32| {
+            let changed = changes / endpoints + u64::from(u64::from(slot) < changes % endpoints);
+            let address = (self.index * self.churn.endpoints + slot) * 2 + (changed % 2) as u32;
+            let address = std::net::Ipv4Addr::from(FIRST_ADDRESS + address % ADDRESSES);
+            json!({"addresses": [address.to_string()], "conditions": {"ready": true}})
+        };
+        let all = (0..self.churn.endpoints).map(endpoint).collect();
+        slice(names, &self.namespace(names), &self.name(), all)
+    }
+}
+
+/// The endpoint of the watched service: this pod.
+pub(crate) fn watched_slice(names: &TrialNames, (pod, address): (&str, &str)) -> Value {
+    let namespace = names.churn(0);
+    let endpoint = json!({"addresses": [address], "conditions": {"ready": true},
+        "targetRef": {"kind": "Pod", "name": pod, "namespace": namespace}});
+    slice(names, &namespace, WATCHED, vec![endpoint])
+}
+
+/// Pod of one of the servers. It has no probe, so that it is ready when its containers are.
+pub(crate) fn server(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    join: Option<&Join>,
+    name: &str,
+) -> Value {
+    let file = format!("/spec/{name}.json");
+    let resources = &settings.pod.resources.application;
+    let mut container = container(settings, resources, &["workload", "--spec", &file]);
+    container["ports"] = json!([{"name": "http", "containerPort": PORT}]);
+    let mut pod = pod_spec(settings, container, "spec");
+    pod["nodeSelector"] = node_selector(settings);
+    let labels = with(names.labels(), &[("app", name), (ROLE, "server")]);
+    let mut metadata = metadata(settings, labels, join);
+    metadata["name"] = name.into();
+    metadata["namespace"] = names.churn(0).into();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+}
+
+/// Pod of a watcher on a node. Its specification is in the ConfigMap of the same name.
+pub(crate) fn watcher(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    join: Option<&Join>,
+    (name, node): (&str, &str),
+) -> Value {
+    let resources = &settings.pod.resources.agent;
+    let container = recorder(settings, resources, &["watch", "--spec", "/spec/0.json"]);
+    let mut pod = pod_spec(settings, container, name);
+    add_records(&mut pod);
+    pod["nodeName"] = node.into();
+    pod["restartPolicy"] = "Never".into();
+    let labels = with(names.labels(), &[("app", "watcher"), (ROLE, "watcher")]);
+    let mut metadata = metadata(settings, labels, join);
+    metadata["name"] = name.into();
+    metadata["namespace"] = names.load().into();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::names::Names;
+    use super::*;
+
+    const CHURN: Churn = Churn {
+        services: 60,
+        endpoints: 3,
+        changes: 1,
+    };
+
+    fn addresses(slice: &Value) -> Vec<String> {
+        let endpoints = slice["endpoints"].as_array().unwrap().iter();
+        let address = |e: &Value| e["addresses"][0].as_str().unwrap().to_owned();
+        endpoints.map(address).collect()
+    }
+
+    #[test]
+    fn each_change_replaces_one_address_and_each_service_has_its_own() {
+        let names = Names::new("tare", "run").trial(0);
+        let mut all = BTreeSet::new();
+        for service in EmptyService::all(CHURN) {
+            let mut before = addresses(&service.slice(&names, 0));
+            for changes in 1..10 {
+                let after = addresses(&service.slice(&names, changes));
+                let changed = before.iter().zip(&after).filter(|(a, b)| a != b);
+                assert_eq!(changed.count(), 1, "{changes} changes");
+                all.extend(before);
+                before = after;
+            }
+        }
+        assert_eq!(all.len(), 60 * 3 * 2);
+        assert!(all.iter().all(|a| a.starts_with("198.18.")), "{all:?}");
+        let last = EmptyService {
+            index: 1999,
+            churn: Churn {
+                services: 2000,
+                endpoints: 100,
+                ..CHURN
+            },
+        };
+        let last = addresses(&last.slice(&names, 99));
+        assert!(last.iter().all(|a| a.starts_with("198.1")), "{last:?}");
+    }
+
+    #[test]
+    fn services_take_turns_and_are_spread_over_namespaces() {
+        let names = Names::new("tare", "run").trial(0);
+        assert_eq!(namespaces(&names, CHURN).len(), 3);
+        let of = |change| EmptyService::of_change(CHURN, change).index;
+        assert_eq!([of(0), of(59), of(60)], [0, 59, 0]);
+        let last = EmptyService::of_change(CHURN, 59).service(&names);
+        assert_eq!(last["metadata"]["namespace"], names.churn(2));
+        assert!(last["spec"]["selector"].is_null());
+    }
+}
