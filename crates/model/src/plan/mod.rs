@@ -5,6 +5,7 @@ mod at_once;
 mod blocks;
 mod builtin;
 mod capacity;
+mod entry;
 mod file;
 mod gate;
 mod kubernetes;

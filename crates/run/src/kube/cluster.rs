@@ -203,7 +203,7 @@ impl Cluster {
             tcp_request_bytes: None,
             watched: Vec::new(),
             pods: Vec::new(),
-            waypoints: Vec::new(),
+            instance_proxies: BTreeMap::new(),
             counters: BTreeMap::new(),
             events,
             terminations: PodTerminations::default(),

@@ -5,6 +5,7 @@ mod application;
 mod container_ends;
 mod deep;
 mod detached;
+mod gateways;
 mod interrupted_runs;
 mod large;
 mod observe;

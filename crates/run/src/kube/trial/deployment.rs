@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::container_watch::{self, ContainerWatch};
 use super::events::Events;
 use super::probe::Prober;
+use super::prove::instance_proxies;
 use super::termination::PodTerminations;
 use crate::environment::Deployed;
 use crate::kube::api::ApiClient;
@@ -79,8 +80,8 @@ pub struct Deployment {
     pub(crate) watched: Vec<WatchedProcess>,
     /// Pods of the application when they became ready.
     pub(crate) pods: Vec<Value>,
-    /// Pods of the mesh's waypoints before the load.
-    pub(crate) waypoints: Vec<Value>,
+    /// Pods of the mesh's waypoints and gateways before the load.
+    pub(crate) instance_proxies: instance_proxies::Pods,
     /// Sums of the proxies' counters before the load, by the pod's namespace and name.
     pub(crate) counters: BTreeMap<String, f64>,
     pub(crate) prober: Prober,

@@ -4,6 +4,7 @@ mod artifacts;
 mod container_watch;
 pub(crate) mod deploy;
 pub(crate) mod deployment;
+mod entry;
 mod events;
 mod generator_records;
 pub(crate) mod generators;
