@@ -11,6 +11,8 @@ mod applications;
 mod detached;
 #[path = "cluster/doctor.rs"]
 mod doctor;
+#[path = "cluster/gateway.rs"]
+mod gateway;
 #[path = "cluster/guarded.rs"]
 mod guarded;
 #[path = "support/judged.rs"]
