@@ -13,6 +13,8 @@ mod churn;
 mod detached;
 #[path = "cluster/doctor.rs"]
 mod doctor;
+#[path = "cluster/gateway.rs"]
+mod gateway;
 #[path = "cluster/guarded.rs"]
 mod guarded;
 #[path = "support/judged.rs"]

@@ -21,6 +21,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   status                     show the cluster's nodes, processes, memory and kubeconfig
   istio [--set K=V]...       install Istio (base and istiod) with Helm
   istio-remove               uninstall Istio with its CRDs and namespace
+  gateway-api                install the custom resource definitions of the Gateway API
   image import ARCHIVE       import an OCI archive into every node
   image programs NAME PLACE=FILE...
                              import an image of programs of this machine with their libraries
@@ -90,6 +91,8 @@ func dispatchRunning(c *Cluster, command string, rest []string) error {
 		return installIstio(c, rest)
 	case command == "istio-remove":
 		return removeIstio(c)
+	case command == "gateway-api":
+		return installGatewayAPI(c)
 	case command == "image" && len(rest) == 2 && rest[0] == "import":
 		names, err := importImages(c, rest[1:])
 		fmt.Print(names)

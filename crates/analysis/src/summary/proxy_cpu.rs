@@ -58,7 +58,8 @@ pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
         DataPlaneKind::EnvoySidecar | DataPlaneKind::Exec => true,
         DataPlaneKind::Sidecar | DataPlaneKind::Installed => {
             let parts = &mesh.kubernetes.as_ref()?.parts;
-            parts.sidecar.is_some() && parts.node_proxies.is_empty() && parts.waypoints.is_none()
+            let others = parts.waypoints.is_some() || parts.gateways.is_some();
+            parts.sidecar.is_some() && parts.node_proxies.is_empty() && !others
         }
         DataPlaneKind::None | DataPlaneKind::NodeProxy => false,
     };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::metric::ControlPlaneMetric;
+use super::entry::MeshEntry;
 use super::networks::MeshNetworks;
 use super::pprof::PprofEndpoint;
 
@@ -37,6 +38,9 @@ pub struct MeshKubernetes {
     pub networks: Option<MeshNetworks>,
     /// How a namespace with its pods joins the mesh.
     pub join: Join,
+    /// Where the load enters; absent: at the Services that it calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<MeshEntry>,
     /// Where the parts of the mesh run.
     pub parts: MeshParts,
     /// Source of the proof that the mesh is in the path.
@@ -45,6 +49,9 @@ pub struct MeshKubernetes {
     /// Source of the proof that the waypoints are in the path: their counters of requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waypoint_proof: Option<ProofSource>,
+    /// The same for the gateways.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_proof: Option<ProofSource>,
     /// Where the control plane serves profiles of itself, for `--profile`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pprof: Vec<PprofEndpoint>,
@@ -112,7 +119,8 @@ pub struct Join {
     /// Additional annotations of the generators' pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub generator_annotations: BTreeMap<String, String>,
-    /// Objects created in the namespace of each instance, such as a waypoint.
+    /// Objects created in the namespace of each instance, such as a waypoint. `${tare.namespace}` is replaced by this
+    /// namespace. An object with `${tare.service}` or `${tare.port}` is created for each service that the load calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<Value>,
 }
@@ -136,6 +144,10 @@ pub struct MeshParts {
     /// Label selector of waypoints in the namespaces of the instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waypoints: Option<String>,
+    /// Label selector of the gateways through which the load enters, in the namespaces of the instances or in that of
+    /// `entry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateways: Option<String>,
     /// Workloads whose pods must all be available before an application is deployed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ready: Vec<WorkloadRef>,
@@ -339,15 +351,11 @@ impl MeshKubernetes {
                 );
             }
         }
-        if let Some(source) = &self.waypoint_proof
-            && (self.parts.waypoints.is_none()
-                || source.of_node_proxies
-                || !source.tcp_counters.is_empty())
-        {
-            return Err("found `waypoint_proof`, expected `parts.waypoints` as well, and no `of_node_proxies` or `tcp_counters` \
-                        in it"
-                .to_owned());
+        self.join.check_placeholders()?;
+        if let Some(entry) = &self.entry {
+            entry.check()?;
         }
+        self.check_instance_proxies()?;
         for (name, url) in &self.proxy_config {
             check_proxy_config(name, url)?;
         }
@@ -479,21 +487,6 @@ mod tests {
         assert!(wrong.contains("the name of a release"), "{wrong}");
         let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err();
         assert!(wrong.contains("jion"), "{wrong}");
-    }
-
-    #[test]
-    fn a_proof_by_waypoints_needs_waypoints() {
-        let source = json!({"port": 15020, "path": "/", "counters": ["requests"]});
-        let of = |waypoints: Value, source: &Value| {
-            let overlay = json!({"parts": {"waypoints": waypoints}, "waypoint_proof": source});
-            MeshKubernetes::default().overlaid(&overlay).map(drop)
-        };
-        assert_eq!(of(json!("mesh=waypoint"), &source), Ok(()));
-        let missing = of(json!(null), &source).unwrap_err();
-        assert!(missing.contains("`parts.waypoints`"), "{missing}");
-        let mut of_nodes = source.clone();
-        of_nodes["of_node_proxies"] = true.into();
-        assert!(of(json!("mesh=waypoint"), &of_nodes).is_err());
     }
 
     #[test]

@@ -5,9 +5,11 @@ mod catalogue;
 mod counters;
 mod decode;
 mod definition;
+mod entry;
 mod envoy;
 mod exec;
 mod feature;
+mod instance_proxy;
 mod kubernetes;
 mod metric;
 mod networks;
@@ -20,11 +22,13 @@ pub(crate) use catalogue::Catalogue;
 pub use counters::{lines_of_counters, sum_of_counters};
 pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
 pub use definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
+pub use entry::{CalledService, MeshEntry};
 pub use envoy::{ENVOY_VERSIONS, EnvoyProgram};
 pub use exec::ExecSidecar;
 pub use feature::{
     CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,
 };
+pub use instance_proxy::InstanceProxy;
 pub use kubernetes::{
     HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
     ProofSource, WorkloadRef, merge,

@@ -6,6 +6,7 @@ mod blocks;
 mod builtin;
 mod capacity;
 mod churn;
+mod entry;
 mod file;
 mod gate;
 mod kubernetes;

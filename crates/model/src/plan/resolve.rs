@@ -12,9 +12,9 @@ use super::overload;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::sweep::Sweep;
-use super::tcp;
 use super::vary::{self, VariedLoads};
 use super::workload;
+use super::{entry, tcp};
 use crate::mesh::{
     Catalogue, DataPlaneKind, FeatureProof, Mesh, MeshSettings, Mtls, name_and_version,
 };
@@ -177,6 +177,7 @@ fn read(
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
     tcp::check(problems, &plan, meshes_location);
+    entry::check(problems, &plan, meshes_location);
     at_once::check(problems, &plan, at_once_location);
     churn::check(problems, &plan, environment_location);
     Some(plan)

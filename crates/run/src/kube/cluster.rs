@@ -205,7 +205,7 @@ impl Cluster {
             watched: Vec::new(),
             more_watched: Vec::new(),
             pods: Vec::new(),
-            waypoints: Vec::new(),
+            instance_proxies: BTreeMap::new(),
             counters: BTreeMap::new(),
             events,
             terminations: PodTerminations::default(),

@@ -9,6 +9,7 @@ use crate::mesh::{Catalogue, Mtls, Placement};
 use crate::text::one_of;
 use crate::trial;
 
+mod entry;
 mod extend;
 mod vary;
 mod versions;

@@ -44,6 +44,13 @@ impl Front {
         all
     }
 
+    /// Returns the names and the ports of fronts.
+    pub(crate) fn called(fronts: &BTreeMap<String, Self>) -> Vec<(&str, u16)> {
+        let all = fronts.iter();
+        all.map(|(name, front)| (name.as_str(), front.port))
+            .collect()
+    }
+
     fn own(service: &Service) -> Self {
         Self {
             protocol: service.protocol,

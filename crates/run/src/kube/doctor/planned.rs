@@ -11,7 +11,7 @@ use crate::environment::EnvironmentError;
 use crate::instances;
 use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, JOB, Kind, NODE, POD, SERVICE};
 use crate::kube::api::{ApiClient, ApiError};
-use crate::kube::application::{Instance, Rendered, expected_pods};
+use crate::kube::application::{Front, Instance, Rendered, expected_pods};
 use crate::kube::mesh::{Helm, Resource, items, namespaces, resource, values};
 use crate::kube::objects::Node;
 use crate::kube::objects::manifests::{self, PodPlacement};
@@ -170,6 +170,8 @@ pub(super) async fn planned(
     // An application that cannot be rendered is a line of its own.
     let rendered = Rendered::prepare(inputs.api, inputs.settings, graph).await;
     let rendered = rendered.ok().flatten();
+    let fronts = Front::all(&inputs.plan.workload, rendered.as_ref());
+    let called = Front::called(&fronts);
     for (index, trial) in trials.iter().enumerate() {
         let of = format!(" ({})", trial.mesh);
         let application = application(inputs, trial, rendered.as_ref());
@@ -188,10 +190,8 @@ pub(super) async fn planned(
             if adds_privileges(section) {
                 run.objects.extend(injected(trial.mesh, &application));
             }
-            for manifest in &section.join.manifests {
-                let mut manifest = manifest.clone();
-                let namespace = trial.names.instance(0);
-                manifest["metadata"]["namespace"] = namespace.as_str().into();
+            let namespace = trial.names.instance(0);
+            for manifest in section.join.manifests_of(&namespace, &called) {
                 match resources.of(&manifest).await? {
                     Some(kind) => {
                         let path = kind.path(Some(&namespace));

@@ -55,6 +55,10 @@ pub async fn mesh_role(
         manifests.extend(own.chain(&mesh.join.manifests).cloned());
     }
     let mut role = MeshRole::new(&charts, &manifests);
+    if meshes.iter().any(|mesh| mesh.entry.is_some()) {
+        // The address of a gateway, whose Service tare does not create.
+        role.rights.add("", "services", &["get"]);
+    }
     if let Some(graph) = graph
         && let Some(application) = &graph.application
     {

@@ -105,13 +105,6 @@ impl TrialNames {
         json!({MANAGED: "tare", RUN: self.run, TRIAL: self.trial})
     }
 
-    /// Whether a namespace is one of the trial's.
-    pub(crate) fn owns(&self, namespace: &str) -> bool {
-        namespace
-            .strip_prefix(&self.base)
-            .is_some_and(|rest| rest.starts_with('-'))
-    }
-
     /// Label selector of all objects of the trial.
     pub(crate) fn selector(&self) -> String {
         format!("{RUN}={},{TRIAL}={}", self.run, self.trial)

@@ -95,8 +95,10 @@ fn selectors(parts: &[MeshParts]) -> Vec<(Part, Option<&str>, &str)> {
         let node_proxies = parts.node_proxies.iter().map(|s| (s, Part::NodeProxies));
         let named = control_plane.chain(node_proxies);
         all.extend(named.map(|(s, part)| (part, Some(s.namespace.as_str()), s.selector.as_str())));
-        let waypoints = parts.waypoints.as_deref();
-        all.extend(waypoints.map(|selector| (Part::Waypoints, None, selector)));
+        let waypoints = parts.waypoints.iter().map(|s| (Part::Waypoints, s));
+        let gateways = parts.gateways.iter().map(|s| (Part::Gateways, s));
+        let of_instances = waypoints.chain(gateways);
+        all.extend(of_instances.map(|(part, selector)| (part, None, selector.as_str())));
     }
     let mut seen = BTreeSet::new();
     all.retain(|(_, namespace, selector)| seen.insert((*namespace, *selector)));

@@ -63,7 +63,8 @@ impl ContainerWatch {
         let mut selectors = vec![(None, format!("{},{ROLE}=application", names.selector()))];
         let of_mesh = parts.control_plane.into_iter().chain(parts.node_proxies);
         selectors.extend(of_mesh.map(|s| (Some(s.namespace), s.selector)));
-        selectors.extend(parts.waypoints.map(|selector| (None, selector)));
+        let of_instances = parts.waypoints.into_iter().chain(parts.gateways);
+        selectors.extend(of_instances.map(|selector| (None, selector)));
         let checks = Checks {
             retries: api.retries(),
             api: api.clone(),

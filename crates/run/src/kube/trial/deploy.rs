@@ -15,10 +15,10 @@ use crate::environment::EnvironmentError;
 use crate::instances;
 use crate::kube::api::ApiClient;
 use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, SERVICE};
-use crate::kube::application::{Instance, Rendered, expected_pods};
+use crate::kube::application::{Front, Instance, Rendered, expected_pods};
 use crate::kube::mesh::apply_manifest;
 use crate::kube::objects::manifests::{self, PodPlacement};
-use crate::kube::objects::names::{PORT, TrialNames};
+use crate::kube::objects::names::PORT;
 
 /// The inputs of a deployment.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +59,7 @@ pub(crate) async fn create(
     api.apply_all(objects).await?;
     pull_secrets::copy(api, inputs.settings, &names.labels(), &namespaces).await?;
     if let Some(join) = &join {
-        apply_join_manifests(api, &names, instances, join).await?;
+        apply_join_manifests(api, deployment, join).await?;
     }
     if let Some(rendered) = deployment.application.clone() {
         return create_application(inputs, deployment, join.as_ref(), &rendered).await;
@@ -137,14 +137,12 @@ async fn create_application(
 /// Applies the mesh's own objects in the namespace of each instance.
 async fn apply_join_manifests(
     api: &ApiClient,
-    names: &TrialNames,
-    instances: u32,
+    deployment: &Deployment,
     join: &Join,
 ) -> Result<(), EnvironmentError> {
-    for i in 0..instances {
-        for manifest in &join.manifests {
-            let mut manifest = manifest.clone();
-            manifest["metadata"]["namespace"] = names.instance(i).into();
+    let called = Front::called(&deployment.fronts);
+    for namespace in deployment.instance_namespaces() {
+        for manifest in join.manifests_of(&namespace, &called) {
             apply_manifest(api, &manifest).await?;
         }
     }

@@ -14,6 +14,7 @@ use super::churn::Churning;
 use super::container_watch::{self, ContainerWatch};
 use super::events::Events;
 use super::probe::Prober;
+use super::prove::instance_proxies;
 use super::termination::PodTerminations;
 use crate::environment::Deployed;
 use crate::kube::api::ApiClient;
@@ -84,8 +85,8 @@ pub struct Deployment {
     pub(crate) more_watched: Vec<WatchedProcess>,
     /// Pods of the application when they became ready.
     pub(crate) pods: Vec<Value>,
-    /// Pods of the mesh's waypoints before the load.
-    pub(crate) waypoints: Vec<Value>,
+    /// Pods of the mesh's waypoints and gateways before the load.
+    pub(crate) instance_proxies: instance_proxies::Pods,
     /// Sums of the proxies' counters before the load, by the pod's namespace and name.
     pub(crate) counters: BTreeMap<String, f64>,
     pub(crate) prober: Prober,

@@ -5,6 +5,7 @@ pub(crate) mod churn;
 mod container_watch;
 pub(crate) mod deploy;
 pub(crate) mod deployment;
+mod entry;
 mod events;
 mod generator_records;
 pub(crate) mod generators;

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::deploy::Inputs;
 use super::deployment::Deployment;
 use super::pod_log::last_output;
-use super::probe;
-use super::prove::waypoints;
+use super::prove::instance_proxies;
+use super::{entry, probe};
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
@@ -28,7 +28,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 200;
 
-/// Waits until every pod is ready and has its sidecar, and until the waypoints are ready.
+/// Waits until every pod is ready and has its sidecar, and until the proxies of instances and the entry are
+/// ready.
 pub(crate) async fn wait_ready(
     inputs: Inputs<'_>,
     deployment: &mut Deployment,
@@ -71,8 +72,11 @@ pub(crate) async fn wait_ready(
             return Err(not_ready(&pods, expected, within_s, &output));
         }
     };
-    let left = within.saturating_sub(start.elapsed());
-    wait_waypoints(inputs.api, deployment, left).await?;
+    let left = || within.saturating_sub(start.elapsed());
+    entry::direct(inputs, deployment, left()).await?;
+    if wait_instance_proxies(inputs.api, deployment, left()).await? {
+        entry::answers(inputs, deployment, left()).await?;
+    }
     match deployment.application.is_some() {
         true => endpoints_answer(inputs, deployment).await,
         false => Ok(()),
@@ -100,22 +104,23 @@ async fn failure(api: &ApiClient, pods: &[Value]) -> Option<EnvironmentError> {
     Some(EnvironmentError::start(pod.title(), found))
 }
 
-/// Waits until every instance has a ready waypoint, if the mesh has waypoints. Returns without an error when the time is
-/// over, because a proof states what is missing.
-async fn wait_waypoints(
+/// Waits until every instance has the ready waypoint and gateway that the mesh has. Returns whether it has: when the time is
+/// over, a proof states what is missing.
+async fn wait_instance_proxies(
     api: &ApiClient,
     deployment: &Deployment,
     within: Duration,
-) -> Result<(), ApiError> {
-    let waited = wait("the waypoints are ready", POLL, within, async || {
-        let pods = waypoints::pods(api, deployment).await?;
-        let ready = waypoints::ready(deployment, &pods);
-        Ok::<_, ApiError>(match ready.is_none_or(|proof| proof.holds) {
+) -> Result<bool, ApiError> {
+    let what = "the waypoints and gateways are ready";
+    let waited = wait(what, POLL, within, async || {
+        let pods = instance_proxies::pods(api, deployment).await?;
+        let ready = instance_proxies::ready(deployment, &pods);
+        Ok::<_, ApiError>(match ready.iter().all(|proof| proof.holds) {
             true => Ok(()),
             false => Err(()),
         })
     });
-    waited.await.map(drop)
+    Ok(waited.await?.is_ok())
 }
 
 /// Requests each endpoint of the mix from the pods of the entry points, through a probe. A mesh that refuses plain text

@@ -134,6 +134,13 @@ impl World {
             Err(ProbeFailure { kind, found })
         };
         let (ip, _) = request.address.rsplit_once(':').unwrap();
+        if let Some(status) = self.answer_of_gateway(ip, &request.host) {
+            let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+            return Ok(ProbeAnswer {
+                unix_ns: now.as_nanos() as u64,
+                ..request.answer(status, "", false)
+            });
+        }
         let exists = self.objects.values().any(|o| o["status"]["podIP"] == ip);
         if self.is_isolated || !exists {
             return fails(FailureKind::Timeout, "no connection within 4 s");

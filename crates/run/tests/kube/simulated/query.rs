@@ -47,6 +47,10 @@ pub(crate) fn kinds(path: &str) -> Option<&'static [(&'static str, &'static str,
             ("Deployment", "deployments", true),
             ("StatefulSet", "statefulsets", true),
         ],
+        "/apis/gateway.networking.k8s.io/v1" => &[
+            ("Gateway", "gateways", true),
+            ("HTTPRoute", "httproutes", true),
+        ],
         "/apis/rbac.authorization.k8s.io/v1" => &[("ClusterRole", "clusterroles", false)],
         _ => return None,
     })

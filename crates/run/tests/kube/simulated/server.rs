@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
 use super::deep_faults::DeepFaults;
+use super::gateways::Gateways;
 use super::port_forward::forward;
 use super::query::{decoded, is_list, kinds, selected};
 use super::rbac::{Right, Roles};
@@ -85,6 +86,8 @@ pub(crate) struct World {
     pub(crate) rotated_logs: usize,
     /// Whether workers still keep the records that a log has lost.
     pub(crate) forgets_records: bool,
+    /// What the cluster does with Gateways.
+    pub(crate) gateways: Gateways,
     /// Faults that only the deep checks find.
     pub(crate) deep: DeepFaults,
     /// Logs of the pods of a detached run, by the name of the pod.
@@ -179,7 +182,7 @@ impl World {
         object
     }
 
-    fn apply(&mut self, path: &str, mut object: Value) -> Value {
+    pub(super) fn apply(&mut self, path: &str, mut object: Value) -> Value {
         if path.contains("/services/") {
             let (high, low) = (self.version / 250, self.version % 250);
             let address = match self.ipv6 {
@@ -198,6 +201,11 @@ impl World {
                 let spec = &object["spec"];
                 let count = spec["replicas"].as_u64().or(spec["completions"].as_u64());
                 (0..count.unwrap_or(1)).for_each(|index| self.pod(&object, index));
+            }
+            Some("Gateway") if self.gateways == Gateways::Controlled => {
+                let metadata = &object["metadata"];
+                let text = |key: &str| metadata[key].as_str().unwrap();
+                self.gateway(text("namespace"), text("name"));
             }
             _ => {}
         }
@@ -304,7 +312,8 @@ impl World {
         let space = &self.objects[&format!("/api/v1/namespaces/{namespace}")];
         let own: Vec<String> = containers(&spec);
         let mut containers: Vec<&str> = own.iter().map(String::as_str).collect();
-        if space["metadata"]["labels"]["istio-injection"] == "enabled" {
+        let refuses = template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false";
+        if space["metadata"]["labels"]["istio-injection"] == "enabled" && !refuses {
             if self.uninjected_pods > 0 {
                 self.uninjected_pods -= 1;
             } else {
@@ -497,7 +506,8 @@ impl World {
         if let Some(why) = self.refusal(parts, path, body) {
             return message(StatusCode::FORBIDDEN, &why);
         }
-        if let Some(kinds) = kinds(path) {
+        let unknown = self.gateways == Gateways::Unknown && path.contains("/gateway.networking");
+        if let Some(kinds) = kinds(path).filter(|_| !unknown) {
             let resource = |(kind, plural, namespaced): &(&str, &str, bool)| json!({"kind": kind, "name": plural, "namespaced": namespaced});
             let resources: Vec<Value> = kinds.iter().map(resource).collect();
             return reply(StatusCode::OK, &json!({"resources": resources}));

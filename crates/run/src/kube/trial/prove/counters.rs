@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::{ProofSource, sum_of_counters};
+use tare_model::mesh::{InstanceProxy, ProofSource, sum_of_counters};
 use tare_model::probe::{ProbeRequest, ProbeResult};
 use tare_model::trial::Proof;
 
@@ -87,12 +87,15 @@ pub(super) async fn of_proxies(api: &ApiClient, deployment: &Deployment) -> Vec<
     pods.filter_map(read).collect()
 }
 
-/// Returns the readings of the waypoints.
-pub(super) fn of_waypoints(deployment: &Deployment) -> Vec<Reading> {
-    let source = deployment.section().and_then(|s| s.waypoint_proof.as_ref());
-    let pods = deployment.waypoints.iter().map(Pod);
-    let read = |pod| source.and_then(|s| Reading::new(pod, s, s.counters.clone()));
-    pods.filter_map(read).collect()
+/// Returns the readings of the proxies of instances, for each kind that has a source of counters.
+pub(super) fn of_instances(deployment: &Deployment) -> Vec<(InstanceProxy, Vec<Reading>)> {
+    let of = |(kind, pods): (&InstanceProxy, &Vec<Value>)| {
+        let source = deployment.section()?.proof_of(*kind)?;
+        let pods = pods.iter().map(Pod);
+        let readings = pods.filter_map(|pod| Reading::new(pod, source, source.counters.clone()));
+        Some((*kind, readings.collect()))
+    };
+    deployment.instance_proxies.iter().filter_map(of).collect()
 }
 
 async fn node_proxies(api: &ApiClient, deployment: &Deployment) -> Vec<Value> {

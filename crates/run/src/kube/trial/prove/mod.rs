@@ -2,9 +2,10 @@
 //! where it must be, and the proxies' own counters grow with the load. Requests come from a probe, outside the mesh.
 
 mod counters;
+pub(crate) mod instance_proxies;
 mod plain_text;
-pub(crate) mod waypoints;
 
+use tare_model::mesh::InstanceProxy;
 use tare_model::plan::KubernetesSettings;
 use tare_model::probe::{ProbeRequest, ProbeResult};
 use tare_model::trial::Proof;
@@ -27,8 +28,9 @@ pub(crate) async fn before(
     deployment: &mut Deployment,
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let mut proofs = vec![proxies(deployment)];
-    deployment.waypoints = waypoints::pods(api, deployment).await?;
-    proofs.extend(waypoints::ready(deployment, &deployment.waypoints));
+    deployment.instance_proxies = instance_proxies::pods(api, deployment).await?;
+    let ready = instance_proxies::ready(deployment, &deployment.instance_proxies);
+    proofs.extend(ready);
     deployment.watched = watched(api, deployment).await?;
     // Proxies count requests in plain text as well, so those are over before the counters are read.
     let mut requests = plain_text::requests(deployment);
@@ -46,7 +48,9 @@ pub(crate) async fn before(
     proofs.push(plain_text::prove(deployment, &plain, &statistics.proxies));
     artifacts::save(api, deployment, results.next()).await?;
     deployment.counters = statistics.proxies.sums();
-    deployment.counters.extend(statistics.waypoints.sums());
+    for (_, statistics) in &statistics.of_instances {
+        deployment.counters.extend(statistics.sums());
+    }
     Ok(proofs)
 }
 
@@ -106,7 +110,7 @@ async fn watched(
             add(pod, plane_of(plane, pod, &deployment.generator_nodes));
         }
     }
-    for pod in deployment.waypoints.iter().map(Pod) {
+    for pod in deployment.instance_proxies.values().flatten().map(Pod) {
         add(pod, Plane::DataPlane);
     }
     Ok(watched)
@@ -144,35 +148,42 @@ pub(crate) async fn after(
     };
     let sent = load_sent as f64;
     let proxies = counters::grew(deployment, &statistics.proxies, sent);
-    let waypoints = waypoints::grew(deployment, &statistics.waypoints, sent);
-    proxies.into_iter().chain(waypoints).collect()
+    let of_instances = statistics.of_instances.iter();
+    let of_instances = of_instances.filter_map(|(kind, statistics)| {
+        instance_proxies::grew(deployment, *kind, statistics, sent)
+    });
+    proxies.into_iter().chain(of_instances).collect()
 }
 
-/// The statistics to read in one step, of the proxies `P` that count the load and of the waypoints.
-struct OfBoth<P> {
+/// The statistics to read in one step, of the proxies `P` that count the load and of those of instances.
+struct OfAll<P> {
     proxies: P,
-    waypoints: P,
+    of_instances: Vec<(InstanceProxy, P)>,
 }
 
-type Readings = OfBoth<Vec<Reading>>;
+type Readings = OfAll<Vec<Reading>>;
 
 impl Readings {
     async fn new(api: &ApiClient, deployment: &Deployment) -> Self {
         Self {
             proxies: counters::of_proxies(api, deployment).await,
-            waypoints: counters::of_waypoints(deployment),
+            of_instances: counters::of_instances(deployment),
         }
     }
 
     fn requests(&self) -> Vec<ProbeRequest> {
-        let all = self.proxies.iter().chain(&self.waypoints);
+        let of_instances = self.of_instances.iter().flat_map(|(_, readings)| readings);
+        let all = self.proxies.iter().chain(of_instances);
         all.map(|reading| reading.request.clone()).collect()
     }
 
-    fn with(self, results: &mut impl Iterator<Item = ProbeResult>) -> OfBoth<Statistics> {
-        OfBoth {
-            proxies: Statistics::new(self.proxies, results),
-            waypoints: Statistics::new(self.waypoints, results),
+    fn with(self, results: &mut impl Iterator<Item = ProbeResult>) -> OfAll<Statistics> {
+        let proxies = Statistics::new(self.proxies, results);
+        let of_instances = self.of_instances.into_iter();
+        let of_instances = of_instances.map(|(kind, r)| (kind, Statistics::new(r, results)));
+        OfAll {
+            proxies,
+            of_instances: of_instances.collect(),
         }
     }
 }
