@@ -47,6 +47,7 @@ func parts() []part {
 			"istio.io/istio/pilot/cmd/pilot-agent",
 			"istio.io/istio/pilot/cmd/pilot-discovery"}},
 		{"Helm", "build/helm", nil, "", []string{"helm.sh/helm/v4/cmd/helm"}},
+		{"the image registry", "build/registry", nil, "registry", []string{"."}},
 		{"pause", ".", nil, "", []string{"./cmd/pause"}},
 	}
 }

@@ -113,6 +113,9 @@ func (c *Cluster) writeCertificates() error {
 	if _, err := add("apiserver", "kube-apiserver", "", names, c.controlAddress(), c.address(128, 1), "127.0.0.1"); err != nil {
 		return err
 	}
+	if _, err := add("registry", "registry", "", nil, c.controlAddress()); err != nil {
+		return err
+	}
 	if _, err := add("apiserver-kubelet", "kube-apiserver-kubelet", "system:masters", nil); err != nil {
 		return err
 	}

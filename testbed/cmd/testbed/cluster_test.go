@@ -76,6 +76,7 @@ func TestCertificatesChainToTheAuthority(t *testing.T) {
 	roots.AddCert(read("ca.crt"))
 	for name, host := range map[string]string{
 		"apiserver.crt":     c.controlAddress(),
+		"registry.crt":      c.controlAddress(),
 		"kubelet-node2.crt": c.nodeAddress(2),
 	} {
 		if _, err := read(name).Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {

@@ -268,7 +268,7 @@ func killService(c *Cluster, service string) error {
 			return syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	return fmt.Errorf("found no running %s, expected etcd, kube-apiserver, kube-controller-manager, kube-scheduler, or containerd, kube-proxy, kubelet with @NODE", service)
+	return fmt.Errorf("found no running %s, expected etcd, kube-apiserver, kube-controller-manager, kube-scheduler, registry, or containerd, kube-proxy, kubelet with @NODE", service)
 }
 
 func startNode(c *Cluster, name string) error {

@@ -29,7 +29,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   kill SERVICE               kill a service, which is then restarted: kube-apiserver, kubelet@node1 ...
   exec NODE PROGRAM...       run a program in a node's namespaces (node "control-plane": the servers)
   kubectl|helm ARGUMENTS...  run the built kubectl or helm on this cluster
-  env                        print shell variables: kubeconfig, tare's cluster file, Istio's charts and values, PATH
+  env                        print shell variables: kubeconfig, tare's cluster file, Istio's charts and values, registry, PATH
 
 --name NAME (default "main"), before the command, selects one of several clusters.
 `

@@ -51,6 +51,8 @@ func (c *Cluster) controlServices() []Service {
 			"--use-service-account-credentials", "--leader-elect=false", "--bind-address=127.0.0.1"),
 		c.service("kube-scheduler", c.apiServer(),
 			"--kubeconfig="+pki("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1"),
+		c.service("registry", "", "-listen="+c.registry(), "-dir="+c.path("registry"),
+			"-certificate="+pki("registry.crt"), "-key="+pki("registry.key"), "-password="+pki("registry.password")),
 	}
 }
 
@@ -145,6 +147,9 @@ address = %q
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = %q
 
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = %q
+
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = %t
 
@@ -158,7 +163,7 @@ runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = %q
 SystemdCgroup = false
-`, containerdSocket, imageName("pause"), restrict, c.bin(""), c.path(node, "cni"), runc)
+`, containerdSocket, imageName("pause"), c.path("registries"), restrict, c.bin(""), c.path(node, "cni"), runc)
 }
 
 func (c *Cluster) kubeletConfig(n int) (map[string]any, error) {

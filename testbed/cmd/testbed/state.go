@@ -147,6 +147,7 @@ func (c *Cluster) podRanges() string        { return c.address(0, 0) + "/17" }
 func (c *Cluster) serviceRange() string     { return c.address(128, 0) + "/20" }
 func (c *Cluster) dnsAddress() string       { return c.address(128, 10) }
 func (c *Cluster) apiServer() string        { return c.controlAddress() + ":6443" }
+func (c *Cluster) registry() string         { return c.controlAddress() + ":5000" }
 func (c *Cluster) hostInterface() string    { return fmt.Sprintf("tare-testbed%d", c.Slot) }
 func (c *Cluster) cgroup() string           { return "tare-testbed/" + c.Name }
 

@@ -110,6 +110,9 @@ func (c *Cluster) bringUp() error {
 	if err := c.writeCertificates(); err != nil {
 		return err
 	}
+	if err := c.writeRegistry(); err != nil {
+		return err
+	}
 	if err := step("starting the control plane and the nodes", c.startMachines); err != nil {
 		return err
 	}

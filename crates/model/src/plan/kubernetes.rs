@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::pod::{PodSettings, check_namespace_labels};
+use super::pod::{PodSettings, check_namespace_labels, check_service_annotations};
 use crate::mesh::{DataPlaneKind, Mesh, check_platform, name_and_version};
 
 /// Most generators of a trial.
@@ -58,6 +58,11 @@ pub struct KubernetesSettings {
     /// that of agents remains `privileged`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub namespace_labels: BTreeMap<String, String>,
+    /// Annotations of the Services of the applications, with every mesh, such as `networking.istio.io/exportTo`.
+    /// `${tare.namespaces}` is replaced by the two namespaces in which a Service is used, with a comma between them:
+    /// its own, and that of the generators.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub service_annotations: BTreeMap<String, String>,
     /// Source of the CPU and memory samples.
     pub sampling: SamplingSource,
     /// Overlays for meshes by name, or by the name before the slash: merged over `kubernetes` of the mesh.
@@ -95,6 +100,7 @@ impl Default for KubernetesSettings {
             placement: Placement::default(),
             pod: PodSettings::default(),
             namespace_labels: BTreeMap::new(),
+            service_annotations: BTreeMap::new(),
             sampling: SamplingSource::default(),
             meshes: BTreeMap::new(),
             hooks: Hooks::default(),
@@ -144,6 +150,7 @@ impl KubernetesSettings {
         }
         check_platform(&self.platform)?;
         check_namespace_labels(&self.namespace_labels)?;
+        check_service_annotations(&self.service_annotations)?;
         self.pod.check()
     }
 }

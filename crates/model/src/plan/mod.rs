@@ -42,7 +42,7 @@ pub use kubernetes::{
 pub use margins::Margins;
 pub use overload::{CapacityOf, Overload, Phases};
 pub use pod::{
-    ContainerResources, PodResources, PodSettings, Quantity, TaintEffect, Toleration,
+    ContainerResources, NAMESPACES, PodResources, PodSettings, Quantity, TaintEffect, Toleration,
     TolerationOperator,
 };
 pub use prices::Prices;

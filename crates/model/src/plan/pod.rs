@@ -17,6 +17,8 @@ const OWN_PREFIX: &str = "tare.run/";
 const OWN_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Label by which the Services of tare find their pods.
 const APP_LABEL: &str = "app";
+/// Placeholder in annotations of Services: the namespaces in which a Service is used.
+pub const NAMESPACES: &str = "${tare.namespaces}";
 /// Suffixes of quantities.
 const SUFFIXES: [&str; 16] = [
     "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
@@ -251,6 +253,18 @@ pub(super) fn check_namespace_labels(labels: &BTreeMap<String, String>) -> Resul
     check_keys("namespace_labels", labels, &[OWN_LABEL])
 }
 
+/// Checks the annotations of Services: their keys and placeholders.
+pub(super) fn check_service_annotations(map: &BTreeMap<String, String>) -> Result<(), String> {
+    check_keys("service_annotations", map, &[])?;
+    let is_unknown = |value: &&String| value.replace(NAMESPACES, "").contains("${");
+    match map.values().find(is_unknown) {
+        Some(value) => Err(format!(
+            "found `{value}` in service_annotations, expected no placeholder but `{NAMESPACES}`"
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Checks that no key is one by which tare finds its own objects.
 fn check_keys(
     section: &str,
@@ -286,6 +300,19 @@ mod tests {
         assert!(any_effect.tolerates("dedicated", "other", "NoExecute"));
         assert!(toleration(r#"{"operator": "Exists"}"#).tolerates("gpu", "", "NoSchedule"));
         assert!(toleration(r#"{"key": "empty"}"#).tolerates("empty", "", "NoSchedule"));
+    }
+
+    #[test]
+    fn annotations_of_services_have_no_key_of_tare_and_no_unknown_placeholder() {
+        let check = |key: &str, value: &str| {
+            check_service_annotations(&[(key.to_owned(), value.to_owned())].into())
+        };
+        let export_to = "networking.istio.io/exportTo";
+        assert_eq!(check(export_to, "${tare.namespaces},shop"), Ok(()));
+        let wrong = check(export_to, "${tare.namespace}").unwrap_err();
+        assert!(wrong.contains("`${tare.namespaces}`"), "{wrong}");
+        let wrong = check("tare.run/id", "x").unwrap_err();
+        assert!(wrong.contains("in service_annotations"), "{wrong}");
     }
 
     #[test]

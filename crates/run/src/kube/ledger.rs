@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tare_model::mesh::MeshKubernetes;
 use tare_model::trial::{Event, EventKind};
 
-use super::api::kinds::{CONFIG_MAP, NAMESPACE};
+use super::api::kinds::{CONFIG_MAP, NAMESPACE, POD};
 use super::api::{ApiClient, ApiError};
 use super::cleanup::{ForcedDeletion, Snapshot};
 use super::mesh::{self, Helm, MeshInstaller};
@@ -66,7 +66,8 @@ impl Ledger {
         helm: &Helm,
         names: &Names,
     ) -> Result<Vec<Event>, ApiError> {
-        let mut events = delete_namespaces(api, &format!("{RUN}={},{TRIAL}", names.run)).await?;
+        let selector = format!("{RUN}={},{TRIAL}", names.run);
+        let mut events = delete_namespaces(api, &selector, true).await?;
         if let Some(mesh) = self.mesh.clone() {
             let installer = MeshInstaller {
                 api,
@@ -95,7 +96,7 @@ impl Ledger {
         let mut events = self.clear(api, helm, names).await?;
         node::release(api, &names.run).await?;
         if self.mesh.is_none() {
-            events.extend(delete_namespaces(api, &format!("{RUN}={}", names.run)).await?);
+            events.extend(delete_namespaces(api, &format!("{RUN}={}", names.run), false).await?);
         }
         events.extend(mesh::differences(api, &self.before).await?);
         Ok(events)
@@ -132,7 +133,7 @@ impl LedgerEntry {
             return ledger.end(api, helm, &names).await;
         }
         node::release(api, &names.run).await?;
-        let mut events = delete_namespaces(api, &format!("{RUN}={}", names.run)).await?;
+        let mut events = delete_namespaces(api, &format!("{RUN}={}", names.run), false).await?;
         if self.is_observation {
             return Ok(events);
         }
@@ -170,10 +171,12 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
     Ok(runs)
 }
 
-/// Deletes the namespaces that match a label selector and waits until they are gone.
+/// Deletes the namespaces that match a label selector and waits until they are gone. Kubernetes begins to empty a
+/// namespace after 5 s; `with_pods` ends its pods at once, which needs a right of runs.
 pub(super) async fn delete_namespaces(
     api: &ApiClient,
     selector: &str,
+    with_pods: bool,
 ) -> Result<Vec<Event>, ApiError> {
     let mut forced_deletion = ForcedDeletion::new();
     let mut events = Vec::new();
@@ -187,6 +190,10 @@ pub(super) async fn delete_namespaces(
         for name in &names {
             if deleted.insert(name.clone()) {
                 api.delete(NAMESPACE, None, name).await?;
+                if with_pods {
+                    // In a namespace that is being deleted, no controller replaces them. Without this, they only end later.
+                    let _ = api.delete_all(POD, name).await;
+                }
             }
         }
         let forced = forced_deletion.when_due(api, names.iter().map(String::as_str));

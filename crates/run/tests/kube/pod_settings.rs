@@ -122,6 +122,33 @@ async fn every_pod_of_a_trial_has_the_settings_of_the_plan() {
     cluster.close().await;
 }
 
+/// The Services of `bare` have the annotations as well: a mesh that is on the cluster already reads all Services.
+#[tokio::test]
+async fn services_have_the_annotations_of_the_plan_with_the_namespaces_that_use_them() {
+    const EXPORT_TO: &str = "networking.istio.io/exportTo";
+    let server = Server::start(3).await;
+    let mut plan = plan(&server, 1, INJECTED);
+    set(&mut plan, |k| {
+        let value = "${tare.namespaces}".to_owned();
+        k.service_annotations = [(EXPORT_TO.to_owned(), value)].into();
+    });
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    for mesh in ["bare", "there"] {
+        let deployment = deploy(&mut cluster, &plan, mesh, dir.path()).await.unwrap();
+        let services = objects(&server, "/services/");
+        assert_eq!(services.len(), 3);
+        for service in services {
+            let own = service["metadata"]["namespace"].as_str().unwrap();
+            let (trial, _) = own.rsplit_once('-').unwrap();
+            let found = &service["metadata"]["annotations"][EXPORT_TO];
+            assert_eq!(*found, format!("{own},{trial}-load"), "{mesh}");
+        }
+        cluster.teardown(deployment).await;
+    }
+    cluster.close().await;
+}
+
 #[tokio::test]
 async fn on_a_cluster_with_ipv6_servers_listen_on_it_and_addresses_have_brackets() {
     let server = Server::start(3).await;

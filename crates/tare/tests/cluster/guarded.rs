@@ -7,7 +7,7 @@ use tare_model::trial::TrialResult;
 
 use crate::judged::{judged, read};
 use crate::kubectl::kubectl;
-use crate::{cluster, command};
+use crate::{cluster, start_plan};
 
 const TAINT: &str = "example.com/dedicated";
 
@@ -52,7 +52,7 @@ fn rules_of_the_cluster_are_kept() {
         "load.warmup=1s",
         "kubernetes.namespace_labels={pod-security.kubernetes.io/enforce: restricted}",
     ];
-    let mut run = command("cluster-quick", &dir, &sets);
+    let mut run = start_plan("cluster-quick", &dir, &sets);
     run.status().unwrap();
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     let summary = judged(&dir);

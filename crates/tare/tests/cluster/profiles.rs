@@ -1,18 +1,38 @@
-//! Profile trials on a real cluster.
+//! Profile trials on a real cluster. A role that somebody else creates while the mesh is installed survives its removal.
 
 use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
 
 use tare_analysis::formats::pprof;
 use tare_model::worker::Plane;
 
 use crate::judged::judged;
-use crate::{cluster, command};
+use crate::kubectl::kubectl;
+use crate::{cluster, start_plan};
+
+/// Named as the roles of the mesh are.
+const ROLE: &str = "istio-of-a-colleague";
+
+/// Creates the role when the run has begun to install the mesh. Returns whether it was created before the run ended.
+fn create_role(run: &mut Child) -> bool {
+    let namespace = ["get", "namespace", "istio-system"];
+    while run.try_wait().unwrap().is_none() {
+        if kubectl(&namespace).is_some() {
+            let rights = ["--verb=get", "--resource=pods"];
+            return kubectl(&[&["create", "clusterrole", ROLE], &rights[..]].concat()).is_some();
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    false
+}
 
 #[test]
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
 fn the_code_of_proxies_and_control_plane_is_profiled() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let dir = tmp.join("cluster-profile");
+    let _ = kubectl(&["delete", "--ignore-not-found", "clusterrole", ROLE]);
     let before = cluster();
     let sets = [
         "meshes=istio/minimal",
@@ -23,8 +43,13 @@ fn the_code_of_proxies_and_control_plane_is_profiled() {
         "load.duration=4s",
         "load.warmup=1s",
     ];
-    let mut run = command("cluster-quick", &dir, &sets);
-    run.arg("--profile").status().unwrap();
+    let mut run = start_plan("cluster-quick", &dir, &sets);
+    let mut run = run.arg("--profile").spawn().unwrap();
+    let created = create_role(&mut run);
+    run.wait().unwrap();
+    let removed = kubectl(&["delete", "clusterrole", ROLE]).is_some();
+    assert!(created, "the run ended before the role was created");
+    assert!(removed, "the run removed the role");
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     let profiles = judged(&dir).profiles.expect("a run with profiles");
     let [mesh] = profiles.meshes.as_slice() else {

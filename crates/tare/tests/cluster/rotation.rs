@@ -2,13 +2,12 @@
 //! API server is killed while they are read. No record is lost or doubled.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use tare_model::trial::{Event, EventKind};
 
 use crate::judged::judged;
-use crate::{cluster, command, read_complete_trial};
+use crate::{cluster, read_complete_trial, start_plan, testbed};
 
 /// What the kubelets of the testbed keep of a log: `containerLogMaxSize` times `containerLogMaxFiles`.
 const LOG_BYTES: u64 = 2 * 64 * 1024;
@@ -19,14 +18,6 @@ fn records(dir: &Path) -> usize {
     let files = trials.flatten().map(|t| t.path().join("load.ndjson"));
     let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
     texts.map(|text| text.lines().count()).sum()
-}
-
-fn kill_api_server() {
-    let name = std::env::var("TARE_TESTBED").expect("TARE_TESTBED must name the testbed's cluster");
-    let testbed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed/testbed");
-    let mut kill = Command::new(testbed);
-    let kill = kill.args(["--name", &name, "kill", "kube-apiserver"]);
-    assert!(kill.status().unwrap().success());
 }
 
 #[test]
@@ -42,14 +33,14 @@ fn no_record_is_lost_when_logs_are_rotated_and_the_connection_is_lost() {
         "kubernetes.generators=1",
         "load.arrivals=constant",
         "load.rate=300",
-        "load.duration=60s",
+        "load.duration=35s",
         "load.warmup=1s",
     ];
-    let mut run = command("cluster-quick", &dir, &sets).spawn().unwrap();
+    let mut run = start_plan("cluster-quick", &dir, &sets).spawn().unwrap();
     while run.try_wait().unwrap().is_none() && records(&dir) < 10 {
         std::thread::sleep(Duration::from_millis(500));
     }
-    kill_api_server();
+    assert!(testbed(&["kill", "kube-apiserver"]));
     run.wait().unwrap();
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     let summary = judged(&dir);
@@ -58,7 +49,7 @@ fn no_record_is_lost_when_logs_are_rotated_and_the_connection_is_lost() {
     };
     let trial = dir.join("trials").join(&trial.dir);
     // The checksum of the stream holds, and its seconds add up to the result.
-    let result = read_complete_trial(&trial, 300 * 60);
+    let result = read_complete_trial(&trial, 300 * 35);
     assert!(result.proofs.iter().all(|p| p.holds), "{:?}", result.proofs);
     let written = std::fs::metadata(trial.join("load.ndjson")).unwrap().len();
     assert!(

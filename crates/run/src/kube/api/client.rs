@@ -359,6 +359,14 @@ impl ApiClient {
         }
     }
 
+    /// Deletes all objects of a kind in a namespace.
+    pub(crate) async fn delete_all(&self, kind: Kind, namespace: &str) -> Result<(), ApiError> {
+        let objects = objects(kind, "deletecollection", Some(namespace))?;
+        let (all, now) = (ListParams::default(), DeleteParams::background());
+        let deleted = self.retry(objects.delete_collection(&now, &all)?);
+        deleted.await.map(drop)
+    }
+
     /// Sends a `SelfSubjectAccessReview` and returns the server's response.
     pub(crate) async fn review_access(&self, review: &Value) -> Result<Value, ApiError> {
         let reviews = Request::new("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");

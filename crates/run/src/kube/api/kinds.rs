@@ -62,7 +62,7 @@ kinds! {
     NAMESPACE = "Namespace", "" "v1" "namespaces", false, ["list" "create" "patch" "delete"] + [], Always, "one namespace for each instance of the application";
     NODE = "Node", "" "v1" "nodes", false, ["get" "list" "patch"] + [], Always, "reserves a node for the generators, and releases it";
     NODE_PROXY = "Node", "" "v1" "nodes/proxy", false, ["get"] + [], Kubelet, "reads CPU and memory from kubelets where agents may not run. This right allows more than reading: it also allows running commands in pods";
-    POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete"] + [], Always, "agents and probes; waits until pods are ready; records why a pod ends during a measurement";
+    POD = "Pod", "" "v1" "pods", true, ["get" "list" "watch" "create" "patch" "delete" "deletecollection"] + [], Always, "agents and probes; waits until pods are ready; records why a pod ends during a measurement";
     POD_LOG = "Pod", "" "v1" "pods/log", true, ["get"] + [], Always, "records of generators, agents and probes";
     POD_PORT_FORWARD = "Pod", "" "v1" "pods/portforward", true, ["get" "create"] + [], Always, "reads records again that a log has lost; profiles of control planes";
     SERVICE = "Service", "" "v1" "services", true, ["create" "patch"] + ["get"], Always, "one for each service of the application";

@@ -12,6 +12,8 @@ use crate::kube::objects::names::{
 
 /// Most characters of the value of a label.
 const LABEL_MAX: usize = 63;
+/// Seconds that pods of the user's application have to end after SIGTERM.
+pub(super) const GRACE_S: u32 = 5;
 
 /// An instance to deploy.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +75,15 @@ impl Rendered {
             metadata["namespace"] = instance.namespace.into();
             for (key, value) in instance.names.labels().as_object().into_iter().flatten() {
                 add(metadata, "labels", key, value.clone());
+            }
+            if text(&object, "/apiVersion") == "v1" && text(&object, "/kind") == "Service" {
+                let Instance {
+                    names, settings, ..
+                } = instance;
+                let of_plan = manifests::service_annotations(names, settings, instance.namespace);
+                for (key, value) in of_plan {
+                    add(&mut object["metadata"], "annotations", &key, value.into());
+                }
             }
             let has_pods = template(&object).is_some();
             if has_pods {
@@ -178,7 +189,7 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
     if let Some(spec) = spec.as_object_mut() {
         spec.retain(|_, value| !value.is_null());
     }
-    spec["terminationGracePeriodSeconds"] = manifests::GRACE_S.into();
+    spec["terminationGracePeriodSeconds"] = GRACE_S.into();
     let own = spec["imagePullSecrets"].as_array();
     let mut secrets = own.cloned().unwrap_or_default();
     for name in &settings.image_pull_secrets {

@@ -57,8 +57,18 @@ fn all_objects_of_an_instance_are_in_its_namespace_and_have_its_labels() {
         "StatefulSet/db",
     ];
     assert_eq!(rendered.titles(), titles, "the Namespace is left out");
-    let [first, then] = deployed(&rendered, &KubernetesSettings::default(), None);
+    let value = "${tare.namespaces}".to_owned();
+    let settings = KubernetesSettings {
+        service_annotations: [("acme.example/seen-in".to_owned(), value)].into(),
+        ..KubernetesSettings::default()
+    };
+    let [first, then] = deployed(&rendered, &settings, None);
     assert!(first.iter().all(|o| o["kind"] == "Service") && then.len() == 2);
+    for service in &first {
+        let found = &service["metadata"]["annotations"]["acme.example/seen-in"];
+        let load = Names::new("tare", "run").trial(3).load();
+        assert_eq!(*found, format!("tare-t-0,{load}"));
+    }
     for object in first.iter().chain(&then) {
         assert_eq!(object["metadata"]["namespace"], "tare-t-0");
         assert_eq!(object["metadata"]["labels"][MANAGED], "tare");
@@ -81,7 +91,7 @@ fn all_objects_of_an_instance_are_in_its_namespace_and_have_its_labels() {
     );
     let spec = &template["spec"];
     assert_eq!(spec["containers"][0]["env"][0]["value"], "db.tare-t-0:5432");
-    assert_eq!(spec["terminationGracePeriodSeconds"], manifests::GRACE_S);
+    assert_eq!(spec["terminationGracePeriodSeconds"], GRACE_S);
     assert_eq!(
         spec["topologySpreadConstraints"][0]["topologyKey"],
         "kubernetes.io/hostname"

@@ -254,8 +254,8 @@ fn application(
     let map = manifests::config_map(names, &namespace, "spec", &[]);
     let mut objects = vec![Planned::of_kind(&of, CONFIG_MAP, map)];
     for service in &graph.services {
-        let (title, protocol) = (&service.name, service.protocol);
-        let object = manifests::service(names, join, &namespace, title, protocol);
+        let of_graph = (service.name.as_str(), service.protocol);
+        let object = manifests::service(names, settings, join, &namespace, of_graph);
         objects.push(Planned::of_kind(&of, SERVICE, object));
         let place = (namespace.as_str(), service, name.as_str());
         let object = manifests::deployment(names, settings, join, place, placement);

@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 use tare_model::graph::{Service, ServiceProtocol};
 use tare_model::mesh::Join;
-use tare_model::plan::{ContainerResources, KubernetesSettings, Placement};
+use tare_model::plan::{ContainerResources, KubernetesSettings, NAMESPACES, Placement};
 
 use crate::keep;
 
 use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, REPLICAS, ROLE, TRIAL, TrialNames};
 
-/// Seconds that pods have to end after SIGTERM.
-pub(crate) const GRACE_S: u32 = 5;
+/// Seconds that pods of tare have to end after SIGTERM. They are deleted when nothing uses them anymore, and their
+/// sidecars would drain connections for as long as they may: 5 s with Istio.
+const GRACE_S: u32 = 1;
 /// Label of a node: its operating system.
 pub(crate) const OS: &str = "kubernetes.io/os";
 
@@ -49,16 +50,31 @@ pub(crate) fn namespace(name: &str, labels: Value, join: Option<&Join>, privileg
         "metadata": {"name": name, "labels": labels, "annotations": annotations}})
 }
 
+/// Annotations of a Service of a namespace, by the plan: `${tare.namespaces}` is that namespace and that of the
+/// generators.
+pub(crate) fn service_annotations(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    namespace: &str,
+) -> impl Iterator<Item = (String, String)> {
+    let namespaces = format!("{namespace},{}", names.load());
+    let all = settings.service_annotations.iter();
+    all.map(move |(key, value)| (key.clone(), value.replace(NAMESPACES, &namespaces)))
+}
+
 /// Kubernetes service of a service of the graph. The name and the `appProtocol` of its port tell the
 /// mesh the protocol.
 pub(crate) fn service(
     names: &TrialNames,
+    settings: &KubernetesSettings,
     join: Option<&Join>,
     namespace: &str,
-    service: &str,
-    protocol: ServiceProtocol,
+    (service, protocol): (&str, ServiceProtocol),
 ) -> Value {
     let mut annotations = json!({});
+    for (key, value) in service_annotations(names, settings, namespace) {
+        annotations[key] = value.into();
+    }
     extend(&mut annotations, tcp_annotations(join, protocol));
     let protocol = protocol.name();
     json!({"apiVersion": "v1", "kind": "Service",

@@ -69,8 +69,9 @@ pub(crate) async fn create(
     for i in 0..instances {
         for s in &workload.graph.services {
             let namespace = names.instance(i);
-            let (name, protocol) = (&s.name, s.protocol);
-            let service = manifests::service(&names, join.as_ref(), &namespace, name, protocol);
+            let of_graph = (s.name.as_str(), s.protocol);
+            let (settings, join) = (inputs.settings, join.as_ref());
+            let service = manifests::service(&names, settings, join, &namespace, of_graph);
             services.push((SERVICE, service));
         }
     }

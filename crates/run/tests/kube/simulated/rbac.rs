@@ -36,6 +36,7 @@ impl Right {
             ("GET", Some(_)) => "get",
             ("POST", _) => "create",
             ("PATCH", _) => "patch",
+            (_, None) => "deletecollection",
             _ => "delete",
         };
         Some(Self {

@@ -541,6 +541,10 @@ impl World {
             }
             Method::GET => or_not_found(self.objects.get(path)),
             Method::POST => self.create(path, body),
+            // The namespace, which was deleted before, has taken its objects with it.
+            Method::DELETE if is_list(path) && !self.objects.contains_key(path) => {
+                reply(StatusCode::OK, &json!({"items": []}))
+            }
             Method::DELETE => match self.delete(path) {
                 true => reply(StatusCode::OK, &json!({"status": "Success"})),
                 false => or_not_found(None),
