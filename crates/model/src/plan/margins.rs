@@ -36,7 +36,9 @@ impl Margins {
     pub fn of(&self, what: &str) -> f64 {
         match what {
             "p50" | "ratio_p50" => self.p50,
-            "cpu" | "proxy_cpu" | "machine_cpu" | "instructions" | "cycles" => self.cpu,
+            "cpu" | "proxy_cpu" | "machine_cpu" | "node_cpu" | "instructions" | "cycles" => {
+                self.cpu
+            }
             "memory" => self.memory,
             _ => self.p99,
         }
