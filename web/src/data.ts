@@ -77,7 +77,7 @@ export function splitBySupport(points: CurvePoint[]): { supported: CurvePoint[];
 const COMPARED: [string, string][][] = [
   [["p50", "p50"]],
   [["p99", "p99"]],
-  [["proxy_cpu", "proxy CPU per request"], ["cpu", "CPU per request"]],
+  [["proxy_cpu", "proxy CPU per request"], ["cpu", "CPU per request"], ["node_cpu", "node CPU per request"]],
 ];
 
 /** Most meshes for which also the pairs without the baseline are drawn, as in the answers. */

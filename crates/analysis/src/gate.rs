@@ -1,5 +1,6 @@
 //! A gate: the figures of its blocks, and what they decide.
 
+use tare_model::mesh::Mesh;
 use tare_model::plan::{AGAIN, CANDIDATE, Gate, Plan, REFERENCE};
 use tare_model::summary::{GateOutcome, GateQuestion, GateResult, MemoryGrowth, TrialStatus};
 use tare_model::worker::Plane;
@@ -8,13 +9,11 @@ use tare_stats::gate::{Decision, Question, Rule};
 use tare_stats::order::median;
 use tare_stats::{CONFIDENCE, HALF_BUCKET, power};
 
-use crate::compare::figures::{FIGURES, Figure};
+use crate::compare::figures::{FIGURES, Figure, NODE_CPU};
 use crate::compare::ratio::NS;
 use crate::trials::{StoredTrial, Trial, decode};
 use crate::{figures, slo};
 
-/// Names of the first primary questions; the last one is [`MEMORY`].
-const PRIMARY: [&str; 3] = ["p50", "p99", "proxy_cpu"];
 /// Memory of the proxies at the end of the trial: it shows a leak twice as clearly as the mean does. Runs of older
 /// versions have the mean only.
 const MEMORY: Figure = Figure {
@@ -75,8 +74,12 @@ struct BlockFigures {
 
 impl Found<'_, '_> {
     fn result(&self, ended: bool) -> GateResult {
-        let first = PRIMARY.iter();
-        let first = first.filter_map(|what| FIGURES.iter().find(|f| f.what == *what));
+        let cpu = match self.plan.meshes.iter().any(Mesh::is_in_kernel) {
+            true => NODE_CPU,
+            false => "proxy_cpu",
+        };
+        let first = ["p50", "p99", cpu].into_iter();
+        let first = first.filter_map(|what| FIGURES.iter().find(|f| f.what == what));
         let figures: Vec<&Figure> = first.chain([&MEMORY]).collect();
         let blocks: Vec<Vec<BlockFigures>> = figures.iter().map(|f| self.blocks(f)).collect();
         let grain = |figure: &Figure| match figure.unit {
@@ -359,6 +362,7 @@ pub fn name(what: &str) -> &str {
     match what {
         "p50" => "the median",
         "proxy_cpu" => "proxy CPU per request",
+        "node_cpu" => "CPU of the application's nodes per request",
         "memory" => "final proxy memory",
         other => other,
     }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::record::{AgentRecord, HardwareCounts, ProcessSample, ResourceSample};
+use tare_model::record::{AgentRecord, HardwareCounts, NodesSample, ProcessSample, ResourceSample};
 use tare_model::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
 use tare_model::worker::{AgentSpec, Plane};
 
@@ -300,12 +300,11 @@ fn sum_each(rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
     total
 }
 
-/// Cores that were neither idle nor stolen, on average between two samples.
-fn busy_cores(from: &ResourceSample, to: &ResourceSample) -> f64 {
-    let elapsed_ns = (to.t_ns - from.t_ns).max(1) as f64;
-    let idle_ns = to.machine.idle_ns.saturating_sub(from.machine.idle_ns);
-    let stolen_ns = to.machine.stolen_ns.saturating_sub(from.machine.stolen_ns);
-    (f64::from(to.machine.cpus) - (idle_ns + stolen_ns) as f64 / elapsed_ns).max(0.0)
+/// Cores of some machines that were neither idle nor stolen, on average between two samples.
+fn busy_cores(from: &NodesSample, to: &NodesSample, elapsed_ns: i64) -> f64 {
+    let idle_ns = to.idle_ns.saturating_sub(from.idle_ns);
+    let stolen_ns = to.stolen_ns.saturating_sub(from.stolen_ns);
+    (f64::from(to.cpus) - (idle_ns + stolen_ns) as f64 / elapsed_ns.max(1) as f64).max(0.0)
 }
 
 fn machine(
@@ -325,18 +324,24 @@ fn machine(
     };
     let interrupt_cores = share(first.machine.interrupt_ns, last.machine.interrupt_ns);
     let throttled = last.throttled_ns.zip(first.throttled_ns);
-    let each = samples.windows(2).map(|w| busy_cores(w[0], w[1]));
-    let each: Vec<f64> = each.collect();
-    let busy_cores = busy_cores(first, last);
+    let busy = |from: &ResourceSample, to: &ResourceSample| {
+        let [a, b] = [from, to].map(|s| NodesSample::from(&s.machine));
+        busy_cores(&a, &b, to.t_ns - from.t_ns)
+    };
+    let each: Vec<f64> = samples.windows(2).map(|w| busy(w[0], w[1])).collect();
+    let of_application = first.application_nodes.zip(last.application_nodes);
+    let busy_all = busy(first, last);
     MachineUse {
         cores: last.machine.cpus,
         cores_allowed,
-        busy_cores,
+        busy_cores: busy_all,
         busy_cores_max: max(&each),
+        application_nodes_busy_cores: of_application
+            .map(|(from, to)| busy_cores(&from, &to, last.t_ns - first.t_ns)),
         // The machine and the processes are read one after the other, and idle time has a
         // resolution of 10 ms. So the difference can be slightly negative, which has no meaning.
         // CPU clocks of processes do not include interrupts that the kernel accounts apart.
-        other_cores: (busy_cores - accounted - interrupt_cores.unwrap_or(0.0)).max(0.0),
+        other_cores: (busy_all - accounted - interrupt_cores.unwrap_or(0.0)).max(0.0),
         stolen_cores: stolen_ns as f64 / window_ns as f64,
         interrupt_cores,
         pressure: share(first.machine.pressure_ns, last.machine.pressure_ns),

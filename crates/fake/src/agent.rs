@@ -53,6 +53,7 @@ pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
         push(
             &mut out,
             &AgentRecord::Sample(ResourceSample {
+                application_nodes: None,
                 t_ns: t_ns as i64,
                 processes: samples.clone(),
                 machine: MachineSample {

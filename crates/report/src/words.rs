@@ -298,6 +298,30 @@ pub(crate) fn references<'a>(comparisons: &[&'a MeshComparison]) -> Vec<&'a str>
     names
 }
 
+/// The figure that takes the place of the CPU of containers, for a mesh that works in the kernel.
+pub(crate) const NODE_CPU: &str = "CPU of the application's nodes per request";
+
+/// Returns a sentence about the comparisons whose CPU is that of the application's nodes; `None` without one.
+pub(crate) fn in_kernel<'a>(
+    comparisons: impl IntoIterator<Item = &'a MeshComparison>,
+) -> Option<String> {
+    let mut names: Vec<String> = Vec::new();
+    for c in comparisons {
+        // Only a mesh that works in the kernel has no CPU of containers beside that of the nodes.
+        if c.ratio("node_cpu").is_some() && c.ratio("cpu").is_none() {
+            names.push(format!("{} over {}", c.mesh, c.reference));
+        }
+    }
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: {NODE_CPU}, with everything that runs there, because the mesh also works in the \
+             kernel, outside containers.",
+            names.join(", ")
+        )
+    })
+}
+
 /// Returns the verdict of a cell as a word. Saturation is a result and has a word of its own.
 pub(crate) fn cell_verdict(cell: &Cell) -> &'static str {
     match cell.saturation {

@@ -302,6 +302,7 @@ impl Sampler {
             processes.push(sample);
         }
         Ok(ResourceSample {
+            application_nodes: None,
             t_ns,
             processes,
             machine,

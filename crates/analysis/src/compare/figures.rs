@@ -20,6 +20,12 @@ const SECOND_NS: f64 = 1e9;
 /// The unit of numbers of events.
 const COUNT: &str = "count";
 
+/// CPU time of the application's nodes per request.
+pub(crate) const NODE_CPU: &str = "node_cpu";
+
+/// Figures of processes and containers. They lack what a mesh does in the kernel.
+pub(crate) const OF_PROCESSES: [&str; 4] = ["cpu", "proxy_cpu", "instructions", "cycles"];
+
 /// A figure: its name, its unit, and its value in a trial, above 0; `None` if it was not measured.
 pub(crate) struct Figure {
     pub(crate) what: &'static str,
@@ -28,7 +34,7 @@ pub(crate) struct Figure {
 }
 
 /// All figures, latencies first.
-pub(crate) const FIGURES: [Figure; 18] = [
+pub(crate) const FIGURES: [Figure; 19] = [
     latency("p50"),
     latency("p90"),
     latency("p99"),
@@ -53,6 +59,11 @@ pub(crate) const FIGURES: [Figure; 18] = [
         what: "machine_cpu",
         unit: NS,
         of: |t, _| per_request(t, t.resources()?.machine.busy_cores),
+    },
+    Figure {
+        what: NODE_CPU,
+        unit: NS,
+        of: |t, _| per_request(t, t.resources()?.machine.application_nodes_busy_cores?),
     },
     Figure {
         what: "memory",

@@ -1,5 +1,5 @@
 use super::*;
-use tare_model::record::MachineSample;
+use tare_model::record::{MachineSample, NodesSample};
 use tare_model::worker::WatchedProcess;
 
 const S: i64 = 1_000_000_000;
@@ -39,6 +39,7 @@ fn process(t_ns: i64, cpu_ms: u64, rss: u64, pss: Option<u64>) -> Option<Process
 
 fn sample(t_ns: i64, busy_ms: u64, processes: Vec<Option<ProcessSample>>) -> AgentRecord {
     AgentRecord::Sample(ResourceSample {
+        application_nodes: None,
         t_ns,
         processes,
         machine: MachineSample {
@@ -119,6 +120,27 @@ fn figures_of_the_machine_count_all_its_cores() {
     assert_eq!((r.machine.cores, r.machine.cores_allowed), (2, 1));
     assert!(close(r.machine.busy_cores, 1.3));
     assert!(close(r.machine.other_cores, 1.0));
+}
+
+#[test]
+fn busy_cores_of_the_application_nodes_are_apart_from_those_of_all() {
+    let of = |t_ns: i64, busy_ms: u64, of_application_ms: Option<u64>| {
+        let AgentRecord::Sample(mut sample) = sample(t_ns, busy_ms, Vec::new()) else {
+            panic!("a sample")
+        };
+        sample.application_nodes = of_application_ms.map(|ms| NodesSample {
+            cpus: 1,
+            idle_ns: (t_ns + 7 * S) as u64 - ms * 1_000_000,
+            stolen_ns: 0,
+        });
+        AgentRecord::Sample(sample)
+    };
+    let use_of = |records: [AgentRecord; 2]| summarise(&spec(&[]), &records, 2).unwrap().machine;
+    let known = use_of([of(0, 0, Some(0)), of(2 * S, 2600, Some(500))]);
+    assert!(close(known.busy_cores, 1.3));
+    assert!(close(known.application_nodes_busy_cores.unwrap(), 0.25));
+    let unknown = use_of([of(0, 0, None), of(2 * S, 2600, None)]);
+    assert_eq!(unknown.application_nodes_busy_cores, None);
 }
 
 /// Like [`sample`], with the run-queue delay of each process, interrupts and pressure, in

@@ -143,6 +143,7 @@ fn sentence(comparison: &MeshComparison, own: &Cell, baseline: bool) -> String {
     let cpu = [
         ("proxy_cpu", "proxy CPU per request"),
         ("cpu", "CPU per request"),
+        ("node_cpu", "CPU of the application's nodes per request"),
     ];
     let cpu = cpu
         .iter()

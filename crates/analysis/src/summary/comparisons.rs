@@ -9,7 +9,7 @@ use tare_model::summary::{
 use tare_model::verdict::{Finding, Grade, Reason};
 
 use super::overload;
-use crate::compare::figures::{FIGURES, Figure, pairs};
+use crate::compare::figures::{FIGURES, Figure, NODE_CPU, OF_PROCESSES, pairs};
 use crate::compare::ratio::{Level, Question, correct, settle};
 use crate::compare::stopping;
 use crate::trials::Trial;
@@ -109,11 +109,20 @@ impl Compared<'_, '_> {
         }
         let ratio = |figure: &Figure| self.ratio(figure, |t| t.is_used());
         let mut ratios: Vec<Ratio> = FIGURES.iter().filter_map(ratio).collect();
+        let mut meshes = self.plan.meshes.iter();
+        let in_kernel = meshes
+            .any(|m| m.is_in_kernel() && [self.mesh, self.reference].contains(&m.name.as_str()));
+        ratios.retain(|r| !(in_kernel && OF_PROCESSES.contains(&r.what.as_str())));
         let proxies = ratios.iter().any(|r| r.what == "proxy_cpu");
         let of_primary = asked(self.plan).any(|l| l.name == self.load.name);
         for ratio in &mut ratios {
-            // The proxies' CPU where both have proxies, and else that of the whole workload.
-            let cpu = if proxies { "proxy_cpu" } else { "cpu" };
+            // The proxies' CPU where both have proxies, and else that of the whole workload. Work in the kernel
+            // is in neither.
+            let cpu = match (in_kernel, proxies) {
+                (true, _) => NODE_CPU,
+                (false, true) => "proxy_cpu",
+                (false, false) => "cpu",
+            };
             let questions = ["p50", "p99", cpu, "capacity", "throughput", "goodput"];
             ratio.primary = of_primary && questions.contains(&ratio.what.as_str());
             ratio.variants = self.variants(ratio);

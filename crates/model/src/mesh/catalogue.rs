@@ -128,9 +128,26 @@ mod tests {
             assert_eq!(k.parts.sidecar.is_some(), sidecars, "{name}");
             assert_eq!(k.parts.node_proxies.is_empty(), sidecars, "{name}");
             assert_eq!(proof.of_node_proxies, !sidecars, "{name}");
-            assert_eq!(!k.proxy_config.is_empty(), sidecars, "{name}");
+            // Kuma serves the administration of its Envoys on a Unix socket.
+            let on_loopback = sidecars && !name.starts_with("kuma");
+            assert_eq!(!k.proxy_config.is_empty(), on_loopback, "{name}");
         }
-        assert!(seen >= 9, "{seen} meshes");
+        assert!(seen >= 11, "{seen} meshes");
+    }
+
+    #[test]
+    fn kuma_with_mutual_tls_allows_requests_and_has_the_same_metrics() {
+        let catalogue = Catalogue::builtin(&mut Problems::default());
+        let [plain, mtls] = ["kuma", "kuma/mtls"].map(|name| catalogue.get(name).unwrap());
+        let modes = [&plain, &mtls].map(|m| m.settings.mtls);
+        assert_eq!(modes, [Mtls::Off, Mtls::Strict]);
+        let [plain, mtls] = [plain, mtls].map(|m| m.kubernetes.unwrap());
+        let backend = &mtls.manifests[0]["spec"]["mtls"]["enabledBackend"];
+        assert_eq!(backend, "ca");
+        assert!(plain.manifests[0]["spec"]["mtls"].is_null());
+        assert_eq!(plain.manifests[1], mtls.manifests[1], "the MeshMetric");
+        assert_eq!(mtls.manifests[2]["kind"], "MeshTrafficPermission");
+        assert!(plain.join.service_account_token && mtls.join.service_account_token);
     }
 
     #[test]

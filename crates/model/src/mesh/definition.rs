@@ -161,6 +161,13 @@ pub struct Mesh {
 }
 
 impl Mesh {
+    /// Whether a part of its work is done by the kernel of the nodes, in no container.
+    #[must_use]
+    pub fn is_in_kernel(&self) -> bool {
+        let section = self.kubernetes.as_ref();
+        section.is_some_and(|s| s.parts.in_kernel)
+    }
+
     /// Changes the version: of the Envoy that tare configures, or of a mesh on Kubernetes. Name and title show it.
     ///
     /// # Errors

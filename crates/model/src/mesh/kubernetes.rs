@@ -119,6 +119,10 @@ pub struct Join {
     /// Additional annotations of the generators' pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub generator_annotations: BTreeMap<String, String>,
+    /// Whether the pods get the token of their service account, with which the sidecars of some meshes log in. It has no
+    /// permissions. tare mounts none otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub service_account_token: bool,
     /// Objects created in the namespace of each instance, such as a waypoint. `${tare.namespace}` is replaced by this
     /// namespace. An object with `${tare.service}` or `${tare.port}` is created for each service that the load calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -141,6 +145,10 @@ pub struct MeshParts {
     /// Proxies that serve a node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub node_proxies: Vec<PodSelector>,
+    /// Whether the mesh also works in the kernel of the nodes (eBPF, WireGuard), in no container. Its comparisons have the
+    /// CPU of the application's nodes in place of that of containers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_kernel: bool,
     /// Label selector of waypoints in the namespaces of the instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waypoints: Option<String>,

@@ -37,7 +37,9 @@ impl Margins {
         match what {
             "p50" | "ratio_p50" => self.p50,
             "control_memory" => self.memory,
-            "cpu" | "proxy_cpu" | "machine_cpu" | "instructions" | "cycles" => self.cpu,
+            "cpu" | "proxy_cpu" | "machine_cpu" | "node_cpu" | "instructions" | "cycles" => {
+                self.cpu
+            }
             "memory" => self.memory,
             _ => self.p99,
         }

@@ -247,6 +247,9 @@ pub struct ResourceSample {
     pub processes: Vec<Option<ProcessSample>>,
     /// The whole machine.
     pub machine: MachineSample,
+    /// On a cluster, the machines that run services of the application; otherwise absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application_nodes: Option<NodesSample>,
     /// Time for which CPU quotas have stopped the trial's control group so far, in nanoseconds,
     /// summed over cores; absent if control groups do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -340,6 +343,36 @@ pub struct MachineSample {
     pub pressure_ns: Option<u64>,
     /// Available memory, in bytes.
     pub memory_available_bytes: u64,
+}
+
+/// Some machines of a cluster at one instant; CPU times since boot, over all their cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NodesSample {
+    /// Cores of these machines, all of them.
+    pub cpus: u32,
+    /// Idle or waiting for I/O.
+    pub idle_ns: u64,
+    /// Taken by the hypervisor.
+    pub stolen_ns: u64,
+}
+
+impl From<&MachineSample> for NodesSample {
+    fn from(machine: &MachineSample) -> Self {
+        Self {
+            cpus: machine.cpus,
+            idle_ns: machine.idle_ns,
+            stolen_ns: machine.stolen_ns,
+        }
+    }
+}
+
+impl NodesSample {
+    /// Adds one more machine.
+    pub fn add(&mut self, machine: &MachineSample) {
+        self.cpus += machine.cpus;
+        self.idle_ns += machine.idle_ns;
+        self.stolen_ns += machine.stolen_ns;
+    }
 }
 
 /// FNV-1a, 64 bits, over the lines of a stream, each with its newline. Detects truncated and

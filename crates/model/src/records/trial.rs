@@ -332,6 +332,10 @@ pub struct MachineUse {
     pub busy_cores: f64,
     /// Busy cores in the busiest interval.
     pub busy_cores_max: f64,
+    /// Busy cores of the machines that run services of the application, mean, on a cluster: with the work of the kernel,
+    /// and with everything else that runs there. Otherwise absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application_nodes_busy_cores: Option<f64>,
     /// Cores used by processes that are not the trial's.
     pub other_cores: f64,
     /// Cores taken by the hypervisor.

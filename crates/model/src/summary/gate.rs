@@ -66,7 +66,8 @@ impl GateOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateQuestion {
-    /// The figure: `p50`, `p99`, `proxy_cpu`, or `memory` (at the end of a trial).
+    /// The figure: `p50`, `p99`, `proxy_cpu` (`node_cpu` of a mesh that works in the kernel), or `memory` (at the end
+    /// of a trial).
     pub what: String,
     /// How much worse it may be, as a share.
     pub margin: f64,

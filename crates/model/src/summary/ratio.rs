@@ -34,7 +34,9 @@ impl MeshComparison {
 pub struct Ratio {
     /// `p50`, `p90`, `p99`, `p99.9`, `p99.99`: latency of a trial. `cpu`: CPU time of applications and
     /// proxies per request; `proxy_cpu`: of the proxies alone. `memory`: of the proxies.
-    /// `machine_cpu`: busy time of the whole machine per request. `instructions`, `cycles`: of
+    /// `machine_cpu`: busy time of the whole machine per request. `node_cpu`: the same of the machines
+    /// that run the application, on a cluster; of a mesh that works in the kernel, it takes the place of
+    /// `cpu`, `proxy_cpu`, `instructions` and `cycles`, which lack this work. `instructions`, `cycles`: of
     /// applications and proxies per request, where the machine has hardware counters. `capacity`: the
     /// highest rate that meets the objectives. `throughput`: of a closed loop.
     pub what: String,

@@ -240,6 +240,7 @@ mod tests {
             gone_at_ns: None,
         };
         let sample = |s: i64, cpu: [Option<u64>; 2]| ResourceSample {
+            application_nodes: None,
             t_ns: s * 1_000_000_000,
             processes: cpu
                 .map(|cpu_ns| {

@@ -113,6 +113,9 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
             words::capitalised(&words::questions(summary))
         ),
     );
+    if let Some(sentence) = words::in_kernel(&summary.comparisons) {
+        caption(page, &sentence);
+    }
     let mut figures = vec!["p50", "p90", "p99", "p99.9", "cpu", "machine_cpu", "memory"];
     let mut columns = vec![
         "mesh",
@@ -125,8 +128,12 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
         "machine CPU per request",
         "proxy memory",
     ];
-    let mut all = summary.comparisons.iter();
-    if all.any(|c| c.ratio("instructions").is_some()) {
+    let has = |what: &str| summary.comparisons.iter().any(|c| c.ratio(what).is_some());
+    if has("node_cpu") {
+        figures.insert(6, "node_cpu");
+        columns.insert(8, words::NODE_CPU);
+    }
+    if has("instructions") {
         figures.extend(["instructions", "cycles"]);
         columns.extend(COUNTED);
     }

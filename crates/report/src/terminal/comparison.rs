@@ -17,6 +17,7 @@ pub(super) fn name(what: &str) -> &str {
         "cpu" => "CPU/request",
         "proxy_cpu" => "proxy CPU/request",
         "machine_cpu" => "machine CPU/request",
+        "node_cpu" => "node CPU/request",
         "memory" => "proxy memory",
         "instructions" => "instructions/request",
         "cycles" => "cycles/request",

@@ -222,15 +222,12 @@ fn quantile_spread(cell: &Cell, name: &str) -> String {
 }
 
 /// The figures of the three columns of ratios; of several, the first that was measured.
-const COLUMNS: [&[&str]; 3] = [&["p50"], &["p99"], &["proxy_cpu", "cpu"]];
+const COLUMNS: [&[&str]; 3] = [&["p50"], &["p99"], &["proxy_cpu", "cpu", "node_cpu"]];
 
 /// The ratios of all pairs of meshes under a load, by the mesh that the others are divided by.
 fn ratio_rows(out: &mut Output, summary: &Summary, load: &str) {
-    let here: Vec<&MeshComparison> = summary
-        .comparisons
-        .iter()
-        .filter(|c| c.load == load)
-        .collect();
+    let all = summary.comparisons.iter();
+    let here: Vec<&MeshComparison> = all.filter(|c| c.load == load).collect();
     for reference in words::references(&here) {
         out.painted(
             DIM,
@@ -251,6 +248,10 @@ fn ratio_rows(out: &mut Output, summary: &Summary, load: &str) {
                 fit(&comparison.mesh, RATIO_NAME)
             ));
         }
+        out.line("");
+    }
+    if let Some(sentence) = words::in_kernel(here) {
+        out.wrapped(DIM, &sentence, "", "");
         out.line("");
     }
 }

@@ -29,6 +29,7 @@ pub(super) fn agent(result: &TrialResult) -> String {
             })
         };
         let record = AgentRecord::Sample(ResourceSample {
+            application_nodes: None,
             t_ns,
             processes: processes.iter().map(one).collect(),
             machine: MachineSample {

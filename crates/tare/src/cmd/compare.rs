@@ -29,7 +29,8 @@ Figures for --fail-above, each with a limit in percent:
   p50, p90, p99, p99.9, p99.99  latency; the limit may also be a duration
   ratio_p50, ratio_p99          latency divided by that of the baseline in the same run, which
                                 depends least on the machine
-  cpu, proxy_cpu, machine_cpu   CPU time per request; the limit may also be a duration
+  cpu, proxy_cpu, machine_cpu, node_cpu
+                                CPU time per request; the limit may also be a duration
   memory                        of the proxies; the limit may also be a size
   instructions, cycles          of applications and proxies per request, where the machine has
                                 hardware counters

@@ -174,6 +174,10 @@ pub(crate) fn belongs(
         .releases
         .iter()
         .any(|r| *release == r.name && *release_namespace == r.namespace);
+    // Helm writes no name of the release into the objects of hooks, which remain if it is interrupted.
+    let instance = &object["metadata"]["labels"]["app.kubernetes.io/instance"];
+    let is_of_hook = annotations["helm.sh/hook"].is_string()
+        && mesh.releases.iter().any(|r| *instance == r.name);
     let managers = object["metadata"]["managedFields"].as_array();
     let mut managers = managers.into_iter().flatten();
     let shows = match kind {
@@ -183,7 +187,7 @@ pub(crate) fn belongs(
             let domain = controller.and_then(|c| c.split('/').next());
             domain.is_some_and(|d| mesh.gone.crd_groups.iter().any(|group| is_in(d, group)))
         }
-        _ => is_of_release || managers.any(|m| m["manager"] == FIELD_MANAGER),
+        _ => is_of_release || is_of_hook || managers.any(|m| m["manager"] == FIELD_MANAGER),
     };
     shows && is_named(kind, name_of(object), mesh, namespaces)
 }
@@ -233,6 +237,12 @@ mod tests {
             CLUSTER_ROLE,
             of_release("istiod-x", "istiod", "istio-system")
         ));
+        let of_hook = |name: &str, instance: &str| {
+            let labels = json!({"app.kubernetes.io/instance": instance});
+            let annotations = json!({"helm.sh/hook": "pre-install"});
+            json!({"metadata": {"name": name, "labels": labels, "annotations": annotations}})
+        };
+        assert!(belongs(CLUSTER_ROLE, of_hook("istiod-job", "istiod")));
         assert!(belongs(MUTATING, applied("istio-injector", FIELD_MANAGER)));
         assert!(belongs(NAMESPACE, applied("istio-system", FIELD_MANAGER)));
         assert!(belongs(GATEWAY_CLASS, class("istio.io/gateway-controller")));
@@ -245,6 +255,8 @@ mod tests {
                 of_release("istio-other", "istiod", "production"),
             ),
             (CLUSTER_ROLE, of_release("other", "istiod", "istio-system")),
+            (CLUSTER_ROLE, of_hook("istiod-job", "other")),
+            (CLUSTER_ROLE, of_hook("other", "istiod")),
             (MUTATING, applied("istio-injector", "kubectl-create")),
             (NAMESPACE, named("istio-system")),
             (NAMESPACE, applied("production", FIELD_MANAGER)),

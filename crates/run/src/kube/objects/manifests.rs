@@ -212,6 +212,12 @@ pub(crate) fn metadata(
     json!({"labels": labels, "annotations": annotations})
 }
 
+/// Mounts the token of the service account if the sidecars of the mesh need it.
+fn mount_token(pod: &mut Value, join: Option<&Join>) {
+    let token = join.is_some_and(|j| j.service_account_token);
+    pod["automountServiceAccountToken"] = token.into();
+}
+
 /// Labels of the nodes on which a pod may run.
 pub(super) fn node_selector(settings: &KubernetesSettings) -> Value {
     let mut selector = json!({OS: "linux"});
@@ -277,6 +283,7 @@ pub(crate) fn deployment(
         ServiceProtocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),
     }
     let mut pod = pod_spec(settings, container, "spec");
+    mount_token(&mut pod, join);
     place(&mut pod, names, settings, placement);
     let mut labels = with(
         names.labels(),
@@ -321,6 +328,7 @@ pub(crate) fn generators(
     container["env"] = json!([{"name": "INDEX", "valueFrom": {"fieldRef":
         {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]);
     let mut pod = pod_spec(settings, container, job);
+    mount_token(&mut pod, join);
     add_records(&mut pod);
     pod["restartPolicy"] = "Never".into();
     if reserved {
@@ -429,6 +437,26 @@ pub(crate) fn node_check(
 mod tests {
     use super::super::names::Names;
     use super::*;
+
+    #[test]
+    fn only_a_mesh_that_needs_it_gets_a_token_into_the_pods() {
+        let names = Names::new("tare", "run").trial(0);
+        let of = |service_account_token| {
+            let join = Join {
+                service_account_token,
+                ..Join::default()
+            };
+            let job = generators(
+                &names,
+                &KubernetesSettings::default(),
+                Some(&join),
+                false,
+                "load",
+            );
+            job["spec"]["template"]["spec"]["automountServiceAccountToken"].clone()
+        };
+        assert_eq!((of(true), of(false)), (json!(true), json!(false)));
+    }
 
     #[test]
     fn a_probe_has_no_token_no_privilege_and_no_place_on_the_reserved_node() {

@@ -169,6 +169,7 @@ impl<'a> Summaries<'a> {
         let machines = sampling.nodes.iter().filter_map(|node| {
             let readings = NodeReadings {
                 cores: node.machine_cores?,
+                has_application: node.has_application,
                 readings: Vec::new(),
             };
             Some((node.node.as_str(), readings))
@@ -305,6 +306,7 @@ mod tests {
         let node = |name: &str| NodePart {
             node: name.to_owned(),
             machine_cores: Some(2),
+            has_application: false,
             indexes: Vec::new(),
             spec: spec.clone(),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tare_analysis::AgentStream;
 use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample};
 use tare_model::trial::EventKind;
-use tare_model::worker::AgentSpec;
+use tare_model::worker::{AgentSpec, Plane};
 use tare_model::writer;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -27,6 +27,8 @@ pub(crate) struct NodePart {
     pub(crate) node: String,
     /// Cores of its machine, if this node represents the machine.
     pub(crate) machine_cores: Option<u32>,
+    /// Whether its machine runs a service of the application.
+    pub(crate) has_application: bool,
     /// Indexes of its processes in the whole specification.
     pub(crate) indexes: Vec<usize>,
     pub(crate) spec: AgentSpec,
@@ -42,6 +44,7 @@ pub(crate) fn divide(spec: &AgentSpec, nodes: &[Node]) -> Vec<NodePart> {
         let part = by_node.entry(node).or_insert_with(|| NodePart {
             node: node.to_owned(),
             machine_cores: None,
+            has_application: false,
             indexes: Vec::new(),
             spec: AgentSpec {
                 processes: Vec::new(),
@@ -53,12 +56,21 @@ pub(crate) fn divide(spec: &AgentSpec, nodes: &[Node]) -> Vec<NodePart> {
         part.indexes.push(index);
         part.spec.processes.push(watched);
     }
-    let mut represented = BTreeSet::new();
     let mut parts: Vec<NodePart> = by_node.into_values().collect();
+    let node = |part: &NodePart| nodes.iter().find(|n| n.name == part.node);
+    let machine = |part: &NodePart| node(part).map_or(part.node.clone(), |n| n.machine.clone());
+    let of_application = |part: &&NodePart| {
+        let mut processes = part.spec.processes.iter();
+        processes.any(|p| p.plane == Plane::Application)
+    };
+    let of_application: BTreeSet<String> =
+        parts.iter().filter(of_application).map(machine).collect();
+    let mut represented = BTreeSet::new();
     for part in &mut parts {
-        let node = nodes.iter().find(|n| n.name == part.node);
-        if represented.insert(node.map_or(part.node.clone(), |n| n.machine.clone())) {
-            part.machine_cores = Some(node.map_or(0, |n| n.cores));
+        let machine = machine(part);
+        part.has_application = of_application.contains(&machine);
+        if represented.insert(machine) {
+            part.machine_cores = Some(node(part).map_or(0, |n| n.cores));
         }
     }
     parts
@@ -261,6 +273,7 @@ impl MergedSamples {
                 pressure_ns: Some(0),
                 memory_available_bytes: 0,
             },
+            application_nodes: None,
             throttled_ns: None,
         };
         let mut machines = 0_u64;
@@ -271,6 +284,12 @@ impl MergedSamples {
                 continue;
             };
             if part.machine_cores.is_some() {
+                if part.has_application {
+                    merged
+                        .application_nodes
+                        .get_or_insert_default()
+                        .add(&sample.machine);
+                }
                 let machine = &mut merged.machine;
                 machine.cpus += sample.machine.cpus;
                 machine.idle_ns += sample.machine.idle_ns;
@@ -315,7 +334,7 @@ impl MergedSamples {
 mod tests {
     use super::*;
     use tare_model::record::{ProcessSample, StreamChecksum};
-    use tare_model::worker::{Plane, WatchedProcess};
+    use tare_model::worker::WatchedProcess;
 
     fn spec() -> AgentSpec {
         let watched = |name: &str, container: &str| WatchedProcess {
@@ -372,6 +391,7 @@ mod tests {
                 })
             };
             let record = AgentRecord::Sample(ResourceSample {
+                application_nodes: None,
                 t_ns,
                 processes: cpu.iter().map(process).collect(),
                 machine: MachineSample {
@@ -452,6 +472,32 @@ mod tests {
             panic!("{records:?}")
         };
         assert_eq!(first.machine.cpus, 2);
+    }
+
+    #[test]
+    fn the_machines_of_the_application_are_those_that_run_its_services() {
+        let of = |second: Plane, nodes: &[Node]| {
+            let mut spec = spec();
+            spec.processes[1].plane = second;
+            let mut merged = MergedSamples::new(divide(&spec, nodes), 3);
+            let mut lines = Vec::new();
+            let streams = [stream(&[vec![1]], 2), stream(&[vec![10, 100]], 4)];
+            for (source, stream) in streams.iter().enumerate() {
+                for line in stream {
+                    lines.extend(merged.line(source, line).unwrap());
+                }
+            }
+            let AgentRecord::Sample(sample) = serde_json::from_str(&lines[0]).unwrap() else {
+                panic!("{lines:?}")
+            };
+            (sample.machine.cpus, sample.application_nodes.unwrap().cpus)
+        };
+        let apart = [node("n1", "m1"), node("n2", "m2")];
+        assert_eq!(of(Plane::Application, &apart), (6, 6));
+        assert_eq!(of(Plane::Generator, &apart), (6, 4), "n1 runs no service");
+        let together = [node("n1", "m"), node("n2", "m")];
+        // The machine is represented by n1, and its service runs on n2.
+        assert_eq!(of(Plane::Generator, &together), (2, 2));
     }
 
     #[test]

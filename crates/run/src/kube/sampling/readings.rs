@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tare_model::record::{MachineSample, ProcessSample, ResourceSample};
+use tare_model::record::{MachineSample, NodesSample, ProcessSample, ResourceSample};
 
 use crate::kube::objects::timestamp;
 
@@ -158,6 +158,8 @@ impl ContainerReadings {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NodeReadings {
     pub(crate) cores: u32,
+    /// Whether its machine runs a service of the application.
+    pub(crate) has_application: bool,
     pub(crate) readings: Vec<NodeReading>,
 }
 
@@ -250,12 +252,20 @@ pub(crate) fn samples(
                     working_set_bytes: r.working_set_bytes,
                 })
             };
+            let cpu = |nodes: &[&NodeReadings]| NodesSample {
+                cpus: nodes.iter().map(|n| n.cores).sum(),
+                idle_ns: nodes.iter().map(|n| n.idle_ns(start_unix_ns, edge)).sum(),
+                stolen_ns: 0,
+            };
+            let all = cpu(&nodes.iter().collect::<Vec<_>>());
+            let of_application: Vec<_> = nodes.iter().filter(|n| n.has_application).collect();
             ResourceSample {
                 t_ns,
                 processes: containers.iter().map(process).collect(),
+                application_nodes: (!of_application.is_empty()).then(|| cpu(&of_application)),
                 machine: MachineSample {
-                    cpus: nodes.iter().map(|n| n.cores).sum(),
-                    idle_ns: nodes.iter().map(|n| n.idle_ns(start_unix_ns, edge)).sum(),
+                    cpus: all.cpus,
+                    idle_ns: all.idle_ns,
                     stolen_ns: 0,
                     interrupt_ns: None,
                     pressure_ns: None,
@@ -430,6 +440,7 @@ mod tests {
         let readings: Vec<(f64, f64)> = times.iter().map(|t| (*t, (t - 50.0) / 2.0)).collect();
         let mut node = NodeReadings {
             cores: 2,
+            has_application: true,
             readings: Vec::new(),
         };
         for t in &times {
@@ -439,9 +450,14 @@ mod tests {
                 available_bytes: 1,
             });
         }
+        // The node of the generators uses as much.
+        let other = NodeReadings {
+            has_application: false,
+            ..node.clone()
+        };
         let samples = samples(
             &[container(&readings)],
-            &[node],
+            &[node, other],
             (100 * S, 10 * S),
             2 * S as usize,
         );
@@ -449,7 +465,11 @@ mod tests {
         let (first, last) = (&samples[0], &samples[5]);
         assert_eq!(last.processes[0].unwrap().t_ns, 11_300_000_000);
         let idle = (last.machine.idle_ns - first.machine.idle_ns) as f64 / (10 * S) as f64;
+        assert!((idle - 1.5).abs() < 1e-6, "{idle}");
+        let [from, to] = [first, last].map(|s| s.application_nodes.unwrap());
+        let idle = (to.idle_ns - from.idle_ns) as f64 / (10 * S) as f64;
         assert!((idle - 0.75).abs() < 1e-6, "{idle}");
+        assert_eq!((to.cpus, last.machine.cpus), (2, 4));
         let (a, b) = (first.processes[0].unwrap(), last.processes[0].unwrap());
         let cores = (b.cpu_ns - a.cpu_ns) as f64 / (b.t_ns - a.t_ns) as f64;
         assert!((cores - 0.5).abs() < 1e-6, "{cores}");
