@@ -1,22 +1,27 @@
 //! What loads with churn show: rows for tables, and sentences.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, CellChurn, Estimate, Summary};
+use tare_model::summary::{Cell, CellChurn, Estimate, Outcome, Summary};
+
+use crate::words;
 
 /// How to read the table.
-pub(crate) const CHURN: &str = "Arrival: from the request that changes an endpoint until the last of the watchers, one \
-     on each node, has its first answer from the new endpoint after which none comes from the old one; the median of \
-     a trial. It is at most 50 ms and one request too long. Pod ready: from the request that creates a pod of one \
-     container until it is ready. Mesh ready: from nothing to a ready control plane. All of them are means over the \
-     blocks, with intervals. CPU and memory are those of the control plane.";
+pub(crate) const CHURN: &str = "Arrival: from the request that changes an endpoint until the last of the watchers has \
+     its first answer from the new endpoint after which none comes from the old one; in each trial, half of the changes \
+     arrived within this time. It can be too long by 50 ms and the duration of a request. Pod ready: from the request \
+     that creates a pod with one container until it is ready. Mesh ready: from nothing to a ready control plane. These \
+     are means over the blocks, with intervals from two blocks on. CPU and memory are sums over the control plane. What \
+     it counts itself grew by this much during the changes.";
 
-/// The headings of the columns after those of mesh and load.
-pub(crate) const COLUMNS: [&str; 8] = [
+/// The headings of the figures of a row.
+pub(crate) const COLUMNS: [&str; 10] = [
     "arrival, s",
+    "slowest arrival, s",
     "not arrived",
-    "failed",
+    "failed requests",
+    "changes stored",
     "pod ready, s",
-    "over no mesh, s",
+    "pod later by, s",
     "mesh ready, s",
     "CPU, cores",
     "memory, MiB",
@@ -26,6 +31,14 @@ pub(crate) const COLUMNS: [&str; 8] = [
 pub(crate) fn cells(summary: &Summary) -> Vec<(&Cell, &CellChurn)> {
     let cells = summary.cells.iter();
     cells.filter_map(|c| Some((c, c.churn.as_ref()?))).collect()
+}
+
+/// What a load with churn has, such as `200 services x 10 endpoints, 5 changes/s, 2 watchers`.
+pub(crate) fn heading(churn: &CellChurn) -> String {
+    format!(
+        "{} services x {} endpoints, {} changes/s, {} watchers",
+        churn.services, churn.endpoints, churn.changes, churn.watchers
+    )
 }
 
 /// A value with the ends of its interval, both in words; a dash without one.
@@ -47,7 +60,7 @@ pub(crate) fn seconds(ns: f64) -> String {
 }
 
 /// The values of a row, in the order of [`COLUMNS`].
-pub(crate) fn row(cell: &Cell, churn: &CellChurn) -> [Words; 8] {
+pub(crate) fn row(cell: &Cell, churn: &CellChurn) -> [Words; 10] {
     let control = cell.planes.get(&tare_model::worker::Plane::ControlPlane);
     let share = |part: u64, of: u64| match of {
         0 => ("-".to_owned(), None),
@@ -56,8 +69,18 @@ pub(crate) fn row(cell: &Cell, churn: &CellChurn) -> [Words; 8] {
     let switches = u64::from(churn.arrived + churn.unseen);
     [
         of(churn.convergence_ns.as_ref(), seconds),
+        (
+            churn
+                .convergence_max_ns
+                .map_or("-".to_owned(), |ns| seconds(ns as f64)),
+            None,
+        ),
         share(u64::from(churn.unseen), switches),
         share(churn.failed, churn.requests),
+        (
+            churn.written_share.map_or("-".to_owned(), words::share),
+            None,
+        ),
         of(churn.pod_ready_ns.as_ref(), seconds),
         of(churn.pod_ready_added_ns.as_ref(), seconds),
         of(churn.mesh_ready_ns.as_ref(), seconds),
@@ -97,32 +120,45 @@ pub(crate) fn answers(summary: &Summary) -> Vec<String> {
 fn answer(summary: &Summary, cell: &Cell, churn: &CellChurn) -> Option<String> {
     let amount = |e: &Estimate| {
         let (value, ends) = of(Some(e), seconds);
-        let ends = ends.map_or_else(String::new, |ends| format!(" ({ends})"));
-        format!("{value} s{ends}")
+        let ends = ends.unwrap_or_else(|| "a single block".to_owned());
+        format!("{value} s ({ends})")
     };
-    let is_baseline = cell.mesh == summary.baseline;
+    let of_pair = |c: &&tare_model::summary::MeshComparison| {
+        c.mesh == cell.mesh && c.reference == summary.baseline && c.load == cell.load
+    };
+    let comparison = summary.comparisons.iter().find(of_pair);
+    let ratio = comparison.and_then(|c| c.ratio("convergence"));
     let arrival = match &churn.convergence_ns {
         Some(e) => format!(
-            "a changed endpoint has arrived everywhere after {}",
+            "half of the changed endpoints have arrived at all {} watchers after {}",
+            churn.watchers,
             amount(e)
         ),
-        None if churn.unseen > 0 => {
-            "half of the changed endpoints or more have not arrived everywhere after 3 s".to_owned()
-        }
+        None if churn.unseen > 0 => format!(
+            "half of the changed endpoints or more have not arrived at all {} watchers after 3 s",
+            churn.watchers
+        ),
         None => return None,
     };
-    let pod = match (&churn.pod_ready_added_ns, is_baseline) {
-        (Some(e), false) if e.low.is_some_and(|low| low > 0.0) => {
+    let compared = ratio.map_or_else(String::new, |r| match r.outcome {
+        Outcome::NotResolved => format!(", not resolved against {}", summary.baseline),
+        _ => {
+            let interval = figures::ratio_interval(r.value, r.low, r.high);
+            format!(", {interval} of {}", summary.baseline)
+        }
+    });
+    let pod = match &churn.pod_ready_added_ns {
+        Some(e) if e.low.is_some_and(|low| low > 0.0) => {
             format!("; a pod is ready {} later", amount(e))
         }
-        (Some(e), false) => format!(
-            "; whether pods are ready later is not resolved: {}",
+        Some(e) => format!(
+            "; whether pods are ready later is not resolved: by {}",
             amount(e)
         ),
-        _ => String::new(),
+        None => String::new(),
     };
     Some(format!(
-        "{}, {} services without pods: {arrival}{pod}.",
-        cell.mesh, churn.services
+        "{}, {} services without pods, {} changes per second: {arrival}{compared}{pod}.",
+        cell.mesh, churn.services, churn.changes
     ))
 }

@@ -95,16 +95,25 @@ fn the_figures_of_a_mesh_are_means_over_the_blocks_and_are_compared() {
 
     let table = render_table(&summary, false);
     for words in [
-        "istio/minimal, 10 services without pods: a changed endpoint has arrived",
-        "arrival, s",
-        "0.330 (",
-        "not arrived       0 of 15",
-        "failed            15 of 5000",
-        "over no mesh, s   1.00 (",
-        "mesh ready, s     20.0",
+        "istio/minimal, 10 services x 10 endpoints, 1 changes/s, 2 watchers",
+        "slowest arrival, s  0.400",
+        "not arrived         0 of 15",
+        "failed requests     15 of 5000",
+        "changes stored      99.0 %",
+        "pod later by, s     1.00 (",
+        "mesh ready, s       20.0",
         "pushes 400",
     ] {
         assert!(table.contains(words), "no `{words}` in {table}");
+    }
+    let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "bare, 10 services without pods, 1 changes per second: half of the changed endpoints have arrived at all 2 \
+         watchers after 0.930 s (0.",
+        "after 0.330 s (0.",
+        "of bare; a pod is ready 1.00 s (1.00 to 1.00) later.",
+    ] {
+        assert!(words.contains(part), "no `{part}` in {words}");
     }
     let page = render_page(&summary);
     for words in [
@@ -134,7 +143,7 @@ fn changes_that_did_not_arrive_count_as_the_latest() {
     let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains(
-            "half of the changed endpoints or more have not arrived everywhere after 3 s"
+            "half of the changed endpoints or more have not arrived at all 2 watchers after 3 s"
         ),
         "{table}"
     );

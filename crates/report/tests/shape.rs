@@ -439,6 +439,7 @@ fn the_keys_of_a_cell_that_may_be_absent_are_listed() {
         convergence_max_ns: None,
         arrived: 0,
         unseen: 0,
+        watchers: 0,
         requests: 0,
         failed: 0,
         clock_uncertainty_ns: None,

@@ -189,8 +189,9 @@ fn the_same_plan_gives_the_same_shape_of_results_without_a_cluster() {
     ];
     let expected = local.caused_in_both(&cluster, &expected);
     assert_eq!(local.beyond(&cluster), expected);
-    // The Envoys of the local environment have no control plane.
-    let expected = cluster.caused_in_both(&local, &["meshed plane control_plane"]);
+    // The Envoys of the local environment have no control plane, and a single machine has no nodes.
+    let expected = ["meshed plane control_plane", "meshed ratio node_cpu"];
+    let expected = cluster.caused_in_both(&local, &expected);
     assert_eq!(cluster.beyond(&local), expected);
 }
 

@@ -47,6 +47,7 @@ pub(super) fn of(
         convergence_max_ns: all.iter().flat_map(|c| &c.convergence_ns).max().copied(),
         arrived: all.iter().map(|c| c.convergence_ns.len() as u32).sum(),
         unseen: all.iter().map(|c| c.unseen).sum(),
+        watchers: all.iter().map(|c| c.watchers).min().unwrap_or(0),
         requests: all.iter().map(|c| c.requests).sum(),
         failed: all.iter().map(|c| c.failed).sum(),
         clock_uncertainty_ns: uncertain

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::metric::ControlPlaneMetric;
 use super::entry::MeshEntry;
+use super::metric::ControlPlaneMetric;
 use super::networks::MeshNetworks;
 use super::pprof::PprofEndpoint;
 

@@ -76,8 +76,9 @@ pub struct KubernetesSettings {
     /// Note about the cluster, included in every result.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// Whether the plan has churn, which needs more rights. Not a key: it follows from the loads of the plan.
-    #[serde(skip)]
+    /// Whether the plan has churn, which needs more rights. It follows from the loads; what a file says is replaced.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
     pub has_churn: bool,
 }
 

@@ -24,7 +24,9 @@ pub struct CellChurn {
     pub arrived: u32,
     /// Changes of the watched service that had not arrived everywhere when the next one followed, in all trials.
     pub unseen: u32,
-    /// Requests of the watchers, in all trials.
+    /// Number of watchers: the fewest of a trial.
+    pub watchers: u32,
+    /// Requests of the watchers, also before the changes, in all trials.
     pub requests: u64,
     /// Those of them that failed.
     pub failed: u64,

@@ -38,7 +38,7 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
         page.raw("<tr><th scope=\"row\">");
         mesh_label(page, summary, &cell.mesh);
         page.raw("</th>");
-        plain(page, &cell.load);
+        plain(page, &churn_words::heading(churn));
         for (value, ends) in churn_words::row(cell, churn) {
             figure(page, &value, ends.as_deref());
         }

@@ -7,7 +7,7 @@ use crate::churn_words::{self, COLUMNS, Words};
 use crate::text::{fit, printable};
 
 /// Width of the names of the figures.
-const NAME: usize = 18;
+const NAME: usize = 20;
 
 /// Writes a sentence about each mesh.
 pub(super) fn answers(out: &mut Output, summary: &Summary) {
@@ -24,7 +24,7 @@ pub(super) fn table(out: &mut Output, summary: &Summary) {
     }
     out.painted(BOLD, "Control plane, with endpoints that change");
     for (cell, churn) in cells {
-        let heading = format!("{}, {}", cell.mesh, cell.load);
+        let heading = format!("{}, {}", cell.mesh, churn_words::heading(churn));
         out.painted(DIM, &printable(&heading));
         for (name, (value, ends)) in COLUMNS.iter().zip(churn_words::row(cell, churn)) {
             if value != "-" {

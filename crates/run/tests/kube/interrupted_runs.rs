@@ -25,16 +25,14 @@ async fn a_killed_run_is_listed_and_a_resumed_run_removes_its_objects() {
     drop(deployment);
     drop(killed);
     // The namespace of a mesh has the label of the run, and its name is before that of the run's own namespace.
-    let label = server.paths("/api/v1/namespaces/tare-").remove(0);
-    let mut world = server.world.lock().unwrap();
-    let labels = world.objects[&label]["metadata"]["labels"].clone();
-    let mut of_mesh = serde_json::json!({"metadata": {"name": "istio-system", "labels": labels}});
-    of_mesh["metadata"]["labels"]
-        .as_object_mut()
-        .unwrap()
-        .remove("tare.run/trial");
-    world.put("/api/v1/namespaces/istio-system", of_mesh);
-    drop(world);
+    let path = server.paths("/api/v1/namespaces/tare-").remove(0);
+    {
+        let mut world = server.world.lock().unwrap();
+        let mut labels = world.objects[&path]["metadata"]["labels"].clone();
+        labels.as_object_mut().unwrap().remove("tare.run/trial");
+        let of_mesh = serde_json::json!({"metadata": {"name": "istio-system", "labels": labels}});
+        world.put("/api/v1/namespaces/istio-system", of_mesh);
+    }
     let settings = plan.kubernetes.clone().unwrap();
     assert_eq!(leftovers(&settings).await.unwrap(), ["20260101-000000-sim"]);
 

@@ -182,7 +182,7 @@ async fn a_cluster_without_a_mesh_or_without_the_right_is_named() {
         .unwrap_err()
         .to_string();
     for part in [
-        "no running pod in shop has a container istio-proxy or linkerd-proxy",
+        "no running pod in shop has a container istio-proxy or kuma-sidecar or linkerd-proxy",
         "--sidecar CONTAINER",
     ] {
         assert!(error.contains(part), "{error}");

@@ -8,7 +8,7 @@ use tare_model::worker::Plane;
 
 use crate::account::Account;
 use crate::judged::{exit_code, judged, read};
-use crate::{cluster, command};
+use crate::{cluster, start_plan};
 
 const MESHES: [&str; 2] = ["bare", "istio/minimal"];
 
@@ -24,7 +24,7 @@ fn changed_endpoints_arrive_with_and_without_a_mesh() {
     let plan = plan.to_str().unwrap();
     let account = Account::new(&crate::program(), plan, &tmp.join("cluster-churn-account"));
     let before = cluster();
-    let mut run = command(plan, &dir, &[]);
+    let mut run = start_plan(plan, &dir, &[]);
     run.env("TARE_KUBECONFIG", account.kubeconfig());
     let ended = run.status().unwrap();
     assert_eq!(before, cluster(), "the cluster differs from before the run");

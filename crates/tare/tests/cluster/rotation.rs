@@ -33,7 +33,7 @@ fn no_record_is_lost_when_logs_are_rotated_and_the_connection_is_lost() {
         "kubernetes.generators=1",
         "load.arrivals=constant",
         "load.rate=300",
-        "load.duration=35s",
+        "load.duration=60s",
         "load.warmup=1s",
     ];
     let mut run = start_plan("cluster-quick", &dir, &sets).spawn().unwrap();
@@ -49,7 +49,7 @@ fn no_record_is_lost_when_logs_are_rotated_and_the_connection_is_lost() {
     };
     let trial = dir.join("trials").join(&trial.dir);
     // The checksum of the stream holds, and its seconds add up to the result.
-    let result = read_complete_trial(&trial, 300 * 35);
+    let result = read_complete_trial(&trial, 300 * 60);
     assert!(result.proofs.iter().all(|p| p.holds), "{:?}", result.proofs);
     let written = std::fs::metadata(trial.join("load.ndjson")).unwrap().len();
     assert!(

@@ -29,7 +29,7 @@ impl Site {
         let text = format!(
             "name: faults\nenvironment: kubernetes\nkubernetes: {{generators: 2}}\n\
              workload: {{graph: emojivoto, instances: 1}}\nmeshes: {meshes}\n\
-             load: {{rate: 40, connections: 4, duration: 10s, warmup: 2s}}\nrepeats: {repeats}\nreruns: 0\nseed: {seed}\n"
+             load: {{rate: 40, arrivals: constant, connections: 4, duration: 10s, warmup: 2s}}\nrepeats: {repeats}\nreruns: 0\nseed: {seed}\n"
         );
         std::fs::write(&plan, text).unwrap();
         Self {

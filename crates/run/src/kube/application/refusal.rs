@@ -64,13 +64,16 @@ const GROUPS: [&str; 26] = [
 ];
 
 /// Containers that meshes add to pods.
-const MESH_CONTAINERS: [&str; 6] = [
+const MESH_CONTAINERS: [&str; 9] = [
     "istio-proxy",
     "istio-init",
     "istio-validation",
     "linkerd-proxy",
     "linkerd-init",
     "linkerd-network-validator",
+    "kuma-sidecar",
+    "kuma-init",
+    "kuma-validation",
 ];
 
 /// Returns why an object is refused.

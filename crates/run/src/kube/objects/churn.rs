@@ -1,10 +1,15 @@
 //! Objects of churn: services without pods, the servers of the watched service, and watchers.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use tare_model::mesh::Join;
 use tare_model::plan::{Churn, KubernetesSettings};
 
-use super::manifests::{add_records, container, metadata, node_selector, pod_spec, recorder, with};
+use super::manifests::{
+    add_records, container, metadata, mount_token, node_selector, pod_spec, recorder,
+    service_annotations, with,
+};
 use super::names::{PORT, ROLE, TrialNames};
 
 /// Services without pods in a namespace.
@@ -26,9 +31,17 @@ pub(crate) fn namespaces(names: &TrialNames, churn: Churn) -> Vec<String> {
 }
 
 /// A service without a selector: its endpoints are those that tare writes.
-pub(crate) fn service(names: &TrialNames, namespace: &str, name: &str) -> Value {
+pub(crate) fn service(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    namespace: &str,
+    name: &str,
+) -> Value {
+    let annotations: BTreeMap<String, String> =
+        service_annotations(names, settings, namespace).collect();
     json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace, "labels": names.labels()},
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations,
+            "labels": names.labels()},
         "spec": {"ports": [{"name": "http", "appProtocol": "http", "port": PORT, "targetPort": PORT}]}})
 }
 
@@ -72,8 +85,8 @@ impl EmptyService {
         names.churn(self.index / PER_NAMESPACE)
     }
 
-    pub(crate) fn service(self, names: &TrialNames) -> Value {
-        service(names, &self.namespace(names), &self.name())
+    pub(crate) fn service(self, names: &TrialNames, settings: &KubernetesSettings) -> Value {
+        service(names, settings, &self.namespace(names), &self.name())
     }
 
     /// Its endpoints after this number of its own changes. Each change gives another of its endpoints, in turn, the
@@ -111,6 +124,7 @@ pub(crate) fn server(
     let mut container = container(settings, resources, &["workload", "--spec", &file]);
     container["ports"] = json!([{"name": "http", "containerPort": PORT}]);
     let mut pod = pod_spec(settings, container, "spec");
+    mount_token(&mut pod, join);
     pod["nodeSelector"] = node_selector(settings);
     let labels = with(names.labels(), &[("app", name), (ROLE, "server")]);
     let mut metadata = metadata(settings, labels, join);
@@ -129,6 +143,7 @@ pub(crate) fn watcher(
     let resources = &settings.pod.resources.agent;
     let container = recorder(settings, resources, &["watch", "--spec", "/spec/0.json"]);
     let mut pod = pod_spec(settings, container, name);
+    mount_token(&mut pod, join);
     add_records(&mut pod);
     pod["nodeName"] = node.into();
     pod["restartPolicy"] = "Never".into();
@@ -192,7 +207,8 @@ mod tests {
         assert_eq!(namespaces(&names, CHURN).len(), 3);
         let of = |change| EmptyService::of_change(CHURN, change).index;
         assert_eq!([of(0), of(59), of(60)], [0, 59, 0]);
-        let last = EmptyService::of_change(CHURN, 59).service(&names);
+        let last = EmptyService::of_change(CHURN, 59);
+        let last = last.service(&names, &KubernetesSettings::default());
         assert_eq!(last["metadata"]["namespace"], names.churn(2));
         assert!(last["spec"]["selector"].is_null());
     }

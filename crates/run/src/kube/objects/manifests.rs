@@ -213,7 +213,7 @@ pub(crate) fn metadata(
 }
 
 /// Mounts the token of the service account if the sidecars of the mesh need it.
-fn mount_token(pod: &mut Value, join: Option<&Join>) {
+pub(super) fn mount_token(pod: &mut Value, join: Option<&Join>) {
     let token = join.is_some_and(|j| j.service_account_token);
     pod["automountServiceAccountToken"] = token.into();
 }

@@ -86,7 +86,7 @@ pub(crate) async fn deploy(
     api.apply_all(namespaces.iter().map(namespace).collect())
         .await?;
     pull_secrets::copy(api, settings, &names.labels(), &namespaces[..1]).await?;
-    let watched = objects::service(&names, &namespaces[0], WATCHED);
+    let watched = objects::service(&names, settings, &namespaces[0], WATCHED);
     let watched = address_of(&api.apply(SERVICE, &watched).await?)?;
     let files = servers(watched.is_ipv6())?;
     let files = manifests::config_map(&names, &namespaces[0], "spec", &files);
@@ -113,7 +113,7 @@ pub(crate) async fn deploy(
             .more_watched
             .extend(Pod(&pod).watched(sidecar.as_deref()));
     }
-    let services = EmptyService::all(churn).map(|s| (SERVICE, s.service(&names)));
+    let services = EmptyService::all(churn).map(|s| (SERVICE, s.service(&names, settings)));
     let mut all: Vec<(Kind, Value)> = services.collect();
     all.extend(EmptyService::all(churn).map(|s| (CHURNED_SLICE, s.slice(&names, 0))));
     let first = (SERVERS[0], pods[0].1.to_string());
