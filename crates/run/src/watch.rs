@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::now::unix_ns;
 use crate::probe::attempt;
 
-/// Largest body that tells servers apart, in bytes.
+/// How many bytes of a body are read. Its size shows which server answered.
 const BODY_BYTES_MAX: usize = 1 << 10;
 
 /// Why a watcher failed.

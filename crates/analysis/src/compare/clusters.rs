@@ -195,14 +195,28 @@ mod tests {
 
     #[test]
     fn kinds_of_memory_are_never_compared_between_clusters() {
-        let with = |kind| SideCell {
-            figures: vec![("memory", "bytes", vec![1.0, 2.0, 3.0])],
-            memory_kinds: [kind].into(),
-            ..cell(1.0)
+        let of = |what| {
+            let with = |kind| {
+                let (own, other) = ([kind].into(), ["RSS"].into());
+                let (proxies, control_plane) = match what {
+                    "memory" => (own, other),
+                    _ => (other, own),
+                };
+                SideCell {
+                    figures: vec![(what, "bytes", vec![1.0, 2.0, 3.0])],
+                    memory_kinds: proxies,
+                    control_memory_kinds: control_plane,
+                    ..cell(1.0)
+                }
+            };
+            let rows = |kinds: [&'static str; 3]| rows_of(kinds.map(with).into()).len();
+            (
+                rows(["PSS", "PSS", "PSS"]),
+                rows(["PSS", "PSS", "working set"]),
+            )
         };
-        let rows_with = |kinds: [&'static str; 3]| rows_of(kinds.map(with).into()).len();
-        assert_eq!(rows_with(["PSS", "PSS", "PSS"]), 1);
-        assert_eq!(rows_with(["PSS", "PSS", "working set"]), 0);
+        assert_eq!(of("memory"), (1, 0));
+        assert_eq!(of("control_memory"), (1, 0));
     }
 
     fn judged(sides: Vec<SideCell>) -> Vec<ClusterCell> {

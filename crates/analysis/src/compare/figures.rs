@@ -159,14 +159,14 @@ impl Figure {
     /// Whether the values of two trials are of the same kind. Kinds of memory are never compared with
     /// one another, nor are counters with and without the kernel.
     pub(crate) fn comparable(&self, a: &Trial<'_>, b: &Trial<'_>) -> bool {
-        let kind = |t: &Trial<'_>, plane| t.memory_kind(plane);
+        let same_memory = |plane| {
+            let [a, b] = [a, b].map(|t: &Trial<'_>| t.memory_kind(plane));
+            a.is_some() && a == b
+        };
         let user_only = |t: &Trial<'_>| t.counters(&WORK).map(|c| c.user_only);
         match (self.what, self.unit) {
-            ("memory", _) => {
-                kind(a, Plane::DataPlane).is_some()
-                    && kind(a, Plane::DataPlane) == kind(b, Plane::DataPlane)
-            }
-            ("control_memory", _) => kind(a, Plane::ControlPlane) == kind(b, Plane::ControlPlane),
+            ("memory", _) => same_memory(Plane::DataPlane),
+            ("control_memory", _) => same_memory(Plane::ControlPlane),
             (_, COUNT) => user_only(a) == user_only(b),
             _ => true,
         }
@@ -202,6 +202,8 @@ pub(crate) struct SideCell {
     pub(crate) figures: Vec<(&'static str, &'static str, Vec<f64>)>,
     /// The kinds of the proxies' memory in all trials, in words.
     pub(crate) memory_kinds: BTreeSet<&'static str>,
+    /// The same of the control plane's memory.
+    pub(crate) control_memory_kinds: BTreeSet<&'static str>,
     /// What the hardware counters of all trials count.
     pub(crate) counter_kinds: BTreeSet<bool>,
     /// Times from core to core of the generators, in nanoseconds.
@@ -232,14 +234,18 @@ impl SideCell {
         }
         figures.retain(|(_, _, values): &(_, _, Vec<f64>)| !values.is_empty());
         let counters = used.iter().filter_map(|t| t.counters(&WORK));
-        let processes = used.iter().filter_map(|t| t.resources());
-        let processes = processes.flat_map(|r| &r.processes);
-        let proxies = processes.filter(|p| p.plane == Plane::DataPlane);
+        let kinds_of = |plane| {
+            let resources = used.iter().filter_map(|t| t.resources());
+            let processes = resources.flat_map(|r| &r.processes);
+            let of_plane = processes.filter(|p| p.plane == plane);
+            of_plane.map(|p| p.memory_kind.words()).collect()
+        };
         Self {
             trials: used.len() as u32,
             figures,
             counter_kinds: counters.map(|c| c.user_only).collect(),
-            memory_kinds: proxies.map(|p| p.memory_kind.words()).collect(),
+            memory_kinds: kinds_of(Plane::DataPlane),
+            control_memory_kinds: kinds_of(Plane::ControlPlane),
             core_to_core_ns: distances.copied().collect(),
         }
     }
@@ -252,6 +258,7 @@ impl SideCell {
         }
         match what {
             "memory" => one(&self.memory_kinds, &other.memory_kinds),
+            "control_memory" => one(&self.control_memory_kinds, &other.control_memory_kinds),
             "instructions" | "cycles" => one(&self.counter_kinds, &other.counter_kinds),
             _ => true,
         }

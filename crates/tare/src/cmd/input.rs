@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -14,6 +14,25 @@ use tare_model::units::format_bytes;
 const BYTES_MAX: u64 = 1 << 30;
 /// Largest input from anything else, because a device such as `/dev/zero` has no end.
 const DEVICE_BYTES_MAX: u64 = 64 << 10;
+
+/// The option with which a worker gets its specification.
+#[derive(clap::Args)]
+pub(crate) struct SpecFile {
+    /// Specification, a JSON file; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    spec: PathBuf,
+}
+
+impl SpecFile {
+    /// Reads the specification. `of` names the worker in messages.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not such a specification.
+    pub(crate) fn read<T: DeserializeOwned>(&self, of: &str) -> anyhow::Result<T> {
+        let json = read_input(&self.spec)?;
+        serde_json::from_slice(&json).with_context(|| format!("invalid {of} specification"))
+    }
+}
 
 /// Reads a file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

@@ -88,7 +88,8 @@ pub async fn create(
     };
     let created: Result<(), EnvironmentError> = created.await;
     if created.is_err() {
-        // The Job may run although its creation seems to have failed. Without the right to delete Jobs, there is none.
+        // The API server may have created the Job although its response was lost, so all of it is removed. Without the
+        // right to delete Jobs, none was created, and removing the other objects is enough.
         let cleaned = match clean(&settings, Some(&place.id), &mut |_| {}).await {
             Err(_) => remove(&api, &place).await.map_err(EnvironmentError::from),
             cleaned => cleaned,

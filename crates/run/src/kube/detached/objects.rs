@@ -204,7 +204,7 @@ pub(super) fn job(
     labels[POD_ROLE] = ORCHESTRATOR.into();
     json!({"apiVersion": "batch/v1", "kind": JOB.kind, "metadata": place.named(NAME),
         "spec": {"completions": 1, "parallelism": 1, "backoffLimit": RETRIES,
-            // A node that is drained or preempted is no failure of the run.
+            // If the node is drained or preempted, the run has not failed: another pod continues it.
             "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions":
                 [{"type": "DisruptionTarget", "status": "True"}]}]},
             "template": {"metadata": metadata(settings, labels, None), "spec": pod}}})
