@@ -64,7 +64,7 @@ The help of every command, generated from the source code.
 | `TARE_CLUSTER` | default of `--cluster` |
 | `TARE_HELM` | path of Helm; default: `helm` on the PATH |
 | `TARE_LOCK_DIR` | directory of the lock by which only one `tare run` at a time measures on this machine; default: tare's cache |
-| `XDG_CACHE_HOME` | directory in which tare keeps its cache `tare`; default: `~/.cache` |
+| `XDG_CACHE_HOME` | directory in which tare keeps its cache `tare`, with Envoy and the charts of meshes; default: `~/.cache` |
 | `NO_COLOR` | if set, output has no colours |
 ";
 

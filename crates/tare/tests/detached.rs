@@ -30,6 +30,7 @@ impl Machine<'_> {
             .args(arguments)
             .current_dir(self.dir)
             .env("TARE_KUBECONFIG", self.server.kubeconfig())
+            .env("XDG_CACHE_HOME", self.dir.join("cache"))
             .env_remove("TARE_CLUSTER")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use simulated::server::Server;
 use tokio::process::Command;
 
-/// Logs the release and its values. `template` prints a DaemonSet for the release `istio-cni`, as its chart does: its
+/// Writes a chart for `pull`. Logs the release and its values. `template` prints a DaemonSet for the release `istio-cni`, as its chart does: its
 /// paths are those of the values. `upgrade` installs nothing, and fails for `ztunnel`.
 const HELM: &str = r#"#!/bin/sh
 values=$(cat)
 case $1 in
   version) echo v4.0.0-stub; exit;;
   uninstall) exit;;
+  pull) echo "$2" > "$4/chart.tgz"; exit;;
   upgrade) echo "$3 $values $*" >> "$HELM_LOG"; [ "$3" != ztunnel ]; exit;;
 esac
 echo "$2 $values $*" >> "$HELM_LOG"
@@ -93,6 +94,7 @@ impl Site {
             .env("TARE_KUBECONFIG", self.server.kubeconfig())
             .env("TARE_HELM", self.path().join("helm"))
             .env("HELM_LOG", self.path().join("log"))
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
             .env_remove("TARE_CLUSTER")
             .output()
             .await
@@ -153,6 +155,12 @@ async fn every_action_on_the_cluster_is_listed_beforehand_and_nothing_is_changed
     }
     let log = std::fs::read_to_string(site.path().join("log")).unwrap();
     assert!(log.contains("--kube-version v1.36.0-simulated"), "{log}");
+    // Helm gets the charts that it has downloaded into the cache.
+    let charts = site.path().join("cache/tare/charts");
+    let of_cache = format!("template istiod {}/", charts.display());
+    assert!(log.contains(&of_cache), "{log}");
+    let kept = std::fs::read_dir(&charts).unwrap();
+    assert_eq!(kept.count(), 4, "base, istiod, cni and ztunnel");
 
     // The plan may name another platform, or none.
     std::fs::write(site.path().join("c.yaml"), "platform: none\n").unwrap();

@@ -12,10 +12,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::Instant;
 
+use super::charts::{Charts, Located};
 use crate::environment::EnvironmentError;
-use crate::image::sha256;
 use crate::kube::api::kubeconfig;
-use crate::now::unix_ns;
 
 /// Maximum length of the part of Helm's output in a message, in bytes.
 const OUTPUT_MAX: usize = 600;
@@ -26,8 +25,7 @@ pub(crate) struct Helm {
     program: PathBuf,
     kubeconfig: Option<String>,
     context: Option<String>,
-    /// Folder with charts of [`Helm::pack`], which are used instead of their repositories.
-    charts: Option<PathBuf>,
+    pub(super) charts: Charts,
 }
 
 impl Helm {
@@ -38,7 +36,16 @@ impl Helm {
             program,
             kubeconfig: kubeconfig::path(settings),
             context: settings.context.clone(),
-            charts: std::env::var_os("TARE_CHARTS").map(PathBuf::from),
+            charts: Charts::from_env(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_test(program: PathBuf, charts: Charts) -> Self {
+        Self {
+            program,
+            charts,
+            ..Self::new(&KubernetesSettings::default())
         }
     }
 
@@ -48,47 +55,6 @@ impl Helm {
         output.map(|v| v.trim().to_owned())
     }
 
-    /// Returns the chart of a release as an archive. A chart in a repository is downloaded.
-    pub(crate) async fn pack(&self, release: &HelmRelease) -> Result<Vec<u8>, EnvironmentError> {
-        let name = format!("helm pull {}", release.name);
-        let chart = Path::new(&release.chart);
-        let failed = |e: std::io::Error| EnvironmentError::start(name.as_str(), e);
-        if release.repo.is_none() && chart.is_file() {
-            return std::fs::read(chart).map_err(failed);
-        }
-        let folder = format!("tare-charts-{}-{}", std::process::id(), unix_ns());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir(&folder).map_err(failed)?;
-        let to = folder.display().to_string();
-        let is_folder = release.repo.is_none() && chart.is_dir();
-        let verb = if is_folder { "package" } else { "pull" };
-        let mut arguments = vec![verb, release.chart.as_str(), "--destination", &to];
-        let options = [("--repo", &release.repo), ("--version", &release.version)];
-        for (option, value) in options.into_iter().filter(|_| !is_folder) {
-            arguments.extend(value.iter().flat_map(|value| [option, value]));
-        }
-        let packed = self.run(&arguments, None, None).await;
-        let packed = packed.and_then(|_| only_file(&folder).map_err(failed));
-        let _ = std::fs::remove_dir_all(&folder);
-        packed
-    }
-
-    /// Name of the file with the packed chart of a release, in the folder of TARE_CHARTS.
-    pub(crate) fn archive(release: &HelmRelease) -> String {
-        let key = format!(
-            "{}\n{:?}\n{:?}",
-            release.chart, release.repo, release.version
-        );
-        let digest = sha256(key.as_bytes());
-        format!("{}.tgz", &digest[digest.len() - 16..])
-    }
-
-    /// Path of the packed chart of a release, if there is one.
-    fn packed(&self, release: &HelmRelease) -> Option<String> {
-        let path = self.charts.as_ref()?.join(Self::archive(release));
-        path.is_file().then(|| path.display().to_string())
-    }
-
     /// Installs or upgrades a release.
     pub(crate) async fn install(
         &self,
@@ -96,8 +62,8 @@ impl Helm {
         values: &Value,
         logs: &Path,
     ) -> Result<(), EnvironmentError> {
-        let packed = self.packed(release);
-        let arguments = arguments(&["upgrade", "--install"], release, packed.as_deref());
+        let located = self.located(release.into()).await?;
+        let arguments = arguments(&["upgrade", "--install"], release, &located);
         let log = logs.join(format!("helm-{}.log", release.name));
         let values = serde_json::to_vec(values).unwrap_or_default();
         self.run(&arguments, Some(&values), Some(&log))
@@ -113,8 +79,8 @@ impl Helm {
         values: &Value,
         kubernetes: Option<&str>,
     ) -> Result<Vec<Value>, EnvironmentError> {
-        let packed = self.packed(release);
-        let mut arguments = arguments(&["template"], release, packed.as_deref());
+        let located = self.located(release.into()).await?;
+        let mut arguments = arguments(&["template"], release, &located);
         arguments.extend(["--include-crds", "--skip-tests"]);
         arguments.extend(
             kubernetes
@@ -133,15 +99,14 @@ impl Helm {
         chart: &Chart,
         name: &str,
     ) -> Result<Vec<Value>, EnvironmentError> {
-        let mut arguments = vec!["template", name, &chart.chart, "--namespace", name];
+        let located = self.located(chart.into()).await?;
+        let mut arguments = vec!["template", name, &located.chart, "--namespace", name];
         arguments.extend(["--include-crds", "--skip-tests"]);
         for file in &chart.values_files {
             arguments.extend(["--values", file]);
         }
         arguments.extend(["--values", "-"]);
-        for (option, value) in [("--repo", &chart.repo), ("--version", &chart.version)] {
-            arguments.extend(value.iter().flat_map(|value| [option, value]));
-        }
+        arguments.extend(&located.options);
         let values = serde_json::to_vec(&chart.values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
         let name = format!("helm template {name}");
@@ -166,7 +131,7 @@ impl Helm {
         self.run(&arguments, None, None).await.map(drop)
     }
 
-    async fn run(
+    pub(super) async fn run(
         &self,
         arguments: &[&str],
         stdin: Option<&[u8]>,
@@ -189,8 +154,12 @@ impl Helm {
         let mut child = command.spawn().map_err(|error| {
             let what = format!("failed to run Helm ({}): {error}", self.program.display());
             let remedy = match self.charts {
-                Some(_) => "add Helm to the image of tare with `tare image --with-helm FILE`",
-                None => "install Helm 3.14 or later on the PATH, or set TARE_HELM to its path",
+                Charts::Brought(_) => {
+                    "add Helm to the image of tare with `tare image --with-helm FILE`"
+                }
+                Charts::Cache(_) => {
+                    "install Helm 3.14 or later on the PATH, or set TARE_HELM to its path"
+                }
             };
             EnvironmentError::missing(what, remedy)
         })?;
@@ -235,29 +204,16 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())
 }
 
-fn only_file(folder: &Path) -> std::io::Result<Vec<u8>> {
-    let entry = std::fs::read_dir(folder)?.next();
-    std::fs::read(entry.ok_or(std::io::ErrorKind::NotFound)??.path())
-}
-
-/// Arguments for a release, with its packed chart if there is one.
+/// Arguments for a release with its chart.
 fn arguments<'a>(
     command: &[&'a str],
     release: &'a HelmRelease,
-    packed: Option<&'a str>,
+    located: &'a Located<'a>,
 ) -> Vec<&'a str> {
     let mut all = command.to_vec();
-    all.extend([release.name.as_str(), packed.unwrap_or(&release.chart)]);
+    all.extend([release.name.as_str(), &located.chart]);
     all.extend(["--namespace", &release.namespace, "--values", "-"]);
-    if packed.is_some() {
-        return all;
-    }
-    if let Some(repo) = &release.repo {
-        all.extend(["--repo", repo]);
-    }
-    if let Some(version) = &release.version {
-        all.extend(["--version", version]);
-    }
+    all.extend(&located.options);
     all
 }
 
@@ -270,83 +226,18 @@ mod tests {
     fn the_command_line_has_repository_and_version_but_no_values() {
         let release = HelmRelease {
             name: "istiod".into(),
-            chart: "istiod".into(),
-            repo: Some("https://charts.example".into()),
-            version: Some("1.2.3".into()),
             namespace: "istio-system".into(),
+            ..HelmRelease::default()
+        };
+        let remote = Located {
+            chart: "istiod".into(),
+            options: vec!["--repo", "https://charts.example", "--version", "1.2.3"],
         };
         assert_eq!(
-            arguments(&["upgrade", "--install"], &release, None).join(" "),
+            arguments(&["upgrade", "--install"], &release, &remote).join(" "),
             "upgrade --install istiod istiod --namespace istio-system --values - \
              --repo https://charts.example --version 1.2.3"
         );
-        assert_eq!(
-            arguments(&["template"], &release, Some("/charts/a.tgz")).join(" "),
-            "template istiod /charts/a.tgz --namespace istio-system --values -"
-        );
-        let local = HelmRelease {
-            repo: None,
-            version: None,
-            chart: "/charts/istiod".into(),
-            ..release
-        };
-        assert!(
-            arguments(&["template"], &local, None)
-                .join(" ")
-                .ends_with("--values -")
-        );
-    }
-
-    /// A script in place of Helm, which writes its arguments into the folder after `--destination`.
-    fn stub(dir: &Path) -> Helm {
-        let program = dir.join("helm");
-        // Another process writes it: while this one has it open, it could not be executed.
-        let script =
-            r##"printf '#!/bin/sh\necho "$@" > "$4/chart-1.tgz"\n' > helm && chmod 755 helm"##;
-        let written = std::process::Command::new("sh")
-            .args(["-c", script])
-            .current_dir(dir)
-            .status();
-        assert!(written.unwrap().success());
-        Helm {
-            program,
-            charts: Some(dir.to_owned()),
-            ..Helm::new(&KubernetesSettings::default())
-        }
-    }
-
-    #[tokio::test]
-    async fn a_chart_is_packed_once_and_found_again_by_its_origin() {
-        let dir = tempfile::tempdir().unwrap();
-        let helm = stub(dir.path());
-        let release = HelmRelease {
-            name: "istiod".into(),
-            chart: "istiod".into(),
-            repo: Some("https://charts.example".into()),
-            version: Some("1.2.3".into()),
-            namespace: "istio-system".into(),
-        };
-        let (file, archive) = (Helm::archive(&release), helm.pack(&release).await.unwrap());
-        let asked = String::from_utf8(archive.clone()).unwrap();
-        assert!(asked.starts_with("pull istiod --destination "), "{asked}");
-        let origin = "--repo https://charts.example --version 1.2.3";
-        assert!(asked.contains(origin), "{asked}");
-        assert_eq!(helm.packed(&release), None);
-        std::fs::write(dir.path().join(&file), archive).unwrap();
-        let path = dir.path().join(&file).display().to_string();
-        assert_eq!(helm.packed(&release), Some(path));
-        let newer = HelmRelease {
-            version: Some("1.2.4".into()),
-            ..release.clone()
-        };
-        assert_eq!(helm.packed(&newer), None);
-        let folder = HelmRelease {
-            chart: dir.path().display().to_string(),
-            repo: None,
-            ..release
-        };
-        let archive = helm.pack(&folder).await.unwrap();
-        assert!(archive.starts_with(b"package "));
     }
 
     #[test]

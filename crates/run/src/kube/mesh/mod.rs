@@ -1,6 +1,7 @@
 //! Meshes on a cluster: their Helm releases, certificates, RBAC rules, installation and removal.
 
 mod certificates;
+mod charts;
 mod helm;
 mod install;
 mod role;

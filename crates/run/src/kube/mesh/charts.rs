@@ -1,0 +1,318 @@
+//! Charts: where they come from, and where downloaded ones are kept.
+
+use std::path::{Path, PathBuf};
+
+use tare_model::graph::Chart;
+use tare_model::mesh::HelmRelease;
+
+use super::helm::Helm;
+use crate::environment::EnvironmentError;
+use crate::envoy::search::Settings;
+use crate::image::sha256;
+use crate::now::unix_ns;
+
+/// The folder in which charts are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Charts {
+    /// In tare's cache. A chart is downloaded once.
+    Cache(PathBuf),
+    /// That of `TARE_CHARTS`, which a detached run brings: the charts of [`Helm::pack`].
+    Brought(PathBuf),
+}
+
+impl Charts {
+    pub(super) fn from_env() -> Self {
+        match std::env::var_os("TARE_CHARTS") {
+            Some(folder) => Self::Brought(folder.into()),
+            None => Self::Cache(Settings::from_env(true).cache.join("charts")),
+        }
+    }
+}
+
+/// Where a chart comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin<'a> {
+    /// Its name in the repository; or a folder, an archive, or `oci://REGISTRY/CHART`.
+    chart: &'a str,
+    repo: Option<&'a str>,
+    version: Option<&'a str>,
+}
+
+impl<'a> From<&'a HelmRelease> for Origin<'a> {
+    fn from(release: &'a HelmRelease) -> Self {
+        Self {
+            chart: &release.chart,
+            repo: release.repo.as_deref(),
+            version: release.version.as_deref(),
+        }
+    }
+}
+
+impl<'a> From<&'a Chart> for Origin<'a> {
+    fn from(chart: &'a Chart) -> Self {
+        Self {
+            chart: &chart.chart,
+            repo: chart.repo.as_deref(),
+            version: chart.version.as_deref(),
+        }
+    }
+}
+
+/// Helm's argument that names a chart, and the options that belong to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Located<'a> {
+    pub(super) chart: String,
+    pub(super) options: Vec<&'a str>,
+}
+
+impl<'a> Origin<'a> {
+    /// Name of the file in which the chart is kept.
+    fn file(self) -> String {
+        let key = format!("{}\n{:?}\n{:?}", self.chart, self.repo, self.version);
+        let digest = sha256(key.as_bytes());
+        format!("{}.tgz", &digest[digest.len() - 16..])
+    }
+
+    /// Whether it always means the same chart: not the newest one, one of a range, or one on this machine.
+    fn is_fixed(self) -> bool {
+        let is_remote = self.repo.is_some() || self.chart.starts_with("oci://");
+        is_remote && self.version.is_some_and(is_exact)
+    }
+
+    /// Helm's options for the repository and the version.
+    fn options(self) -> Vec<&'a str> {
+        let options = [("--repo", self.repo), ("--version", self.version)];
+        let set = options
+            .into_iter()
+            .filter_map(|(option, value)| Some([option, value?]));
+        set.flatten().collect()
+    }
+}
+
+/// Whether a version is one version, and not a range: `1.30.4`, but not `1.30` or `^1.30.4`.
+fn is_exact(version: &str) -> bool {
+    let version = version.strip_prefix('v').unwrap_or(version);
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-+.".contains(&b);
+    let numbers = version.split(['-', '+']).next().unwrap_or_default();
+    let numbers: Vec<&str> = numbers.split('.').collect();
+    let is_number = |n: &&str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    version.bytes().all(is_plain) && numbers.len() == 3 && numbers.iter().all(is_number)
+}
+
+impl Helm {
+    /// Name of the file with the chart of a release, in the folder of `TARE_CHARTS`.
+    pub(crate) fn archive(release: &HelmRelease) -> String {
+        Origin::from(release).file()
+    }
+
+    /// Returns the chart of a release as an archive.
+    pub(crate) async fn pack(&self, release: &HelmRelease) -> Result<Vec<u8>, EnvironmentError> {
+        let name = || format!("chart {}", release.name);
+        let chart = Path::new(&release.chart);
+        let file = match self.kept(release.into()).await? {
+            Some(file) => Some(file),
+            None if release.repo.is_none() && chart.is_file() => Some(chart.to_owned()),
+            None => None,
+        };
+        match file {
+            Some(file) => std::fs::read(file).map_err(|e| EnvironmentError::start(name(), e)),
+            None => self.archived(release.into()).await,
+        }
+    }
+
+    /// Locates a chart: where it is kept, or in its repository.
+    pub(super) async fn located<'a>(
+        &self,
+        of: Origin<'a>,
+    ) -> Result<Located<'a>, EnvironmentError> {
+        Ok(match self.kept(of).await? {
+            Some(file) => Located {
+                chart: file.display().to_string(),
+                options: Vec::new(),
+            },
+            None => Located {
+                chart: of.chart.to_owned(),
+                options: of.options(),
+            },
+        })
+    }
+
+    /// Returns the file with a chart, if it is kept. A chart of a fixed version is downloaded into the cache when it is
+    /// first used.
+    ///
+    /// # Errors
+    ///
+    /// Fails if Helm cannot download the chart. A cache that cannot be written is no error: Helm downloads the chart again.
+    async fn kept(&self, of: Origin<'_>) -> Result<Option<PathBuf>, EnvironmentError> {
+        let folder = match &self.charts {
+            Charts::Brought(folder) => {
+                return Ok(Some(folder.join(of.file())).filter(|f| f.is_file()));
+            }
+            Charts::Cache(folder) if of.is_fixed() => folder,
+            Charts::Cache(_) => return Ok(None),
+        };
+        let file = folder.join(of.file());
+        if !file.is_file() {
+            let archive = self.archived(of).await?;
+            // Another process never reads a part of it.
+            let part = file.with_extension(format!("{}-{}", std::process::id(), unix_ns()));
+            let stored = std::fs::create_dir_all(folder)
+                .and_then(|()| std::fs::write(&part, archive))
+                .and_then(|()| std::fs::rename(&part, &file));
+            if let Err(error) = stored {
+                let _ = std::fs::remove_file(&part);
+                tracing::warn!(folder = %folder.display(), %error, "the chart is not kept");
+                return Ok(None);
+            }
+        }
+        Ok(Some(file))
+    }
+
+    /// Downloads a chart, or packs its folder.
+    async fn archived(&self, of: Origin<'_>) -> Result<Vec<u8>, EnvironmentError> {
+        let failed = |e| EnvironmentError::start(format!("chart {}", of.chart), e);
+        let folder = format!("tare-charts-{}-{}", std::process::id(), unix_ns());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir(&folder).map_err(failed)?;
+        let to = folder.display().to_string();
+        let is_folder = of.repo.is_none() && Path::new(of.chart).is_dir();
+        let verb = if is_folder { "package" } else { "pull" };
+        let mut arguments = vec![verb, of.chart, "--destination", &to];
+        if !is_folder {
+            arguments.extend(of.options());
+        }
+        let packed = self.run(&arguments, None, None).await;
+        let packed = packed.and_then(|_| only_file(&folder).map_err(failed));
+        let _ = std::fs::remove_dir_all(&folder);
+        packed
+    }
+}
+
+fn only_file(folder: &Path) -> std::io::Result<Vec<u8>> {
+    let entry = std::fs::read_dir(folder)?.next();
+    std::fs::read(entry.ok_or(std::io::ErrorKind::NotFound)??.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A script in place of Helm, which adds its arguments to the file `asked`, and writes them into the folder after
+    /// `--destination`.
+    fn stub(dir: &Path, charts: Charts) -> Helm {
+        let program = dir.join("helm");
+        // Another process writes it: while this one has it open, it could not be executed.
+        let script = r##"printf '#!/bin/sh\necho "$@" >> "%s/asked"\necho "$@" > "$4/chart-1.tgz"\n' "$PWD" > helm
+            chmod 755 helm"##;
+        let written = std::process::Command::new("sh")
+            .args(["-c", script])
+            .current_dir(dir)
+            .status();
+        assert!(written.unwrap().success());
+        Helm::of_test(program, charts)
+    }
+
+    fn asked(dir: &Path) -> usize {
+        let asked = std::fs::read_to_string(dir.join("asked")).unwrap_or_default();
+        asked.lines().count()
+    }
+
+    fn release() -> HelmRelease {
+        HelmRelease {
+            name: "istiod".into(),
+            chart: "istiod".into(),
+            repo: Some("https://charts.example".into()),
+            version: Some("1.2.3".into()),
+            namespace: "istio-system".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_chart_of_a_fixed_version_is_downloaded_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache/charts");
+        let helm = stub(dir.path(), Charts::Cache(cache.clone()));
+        let release = release();
+        let file = helm.kept((&release).into()).await.unwrap().unwrap();
+        let archive = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            archive.starts_with("pull istiod --destination "),
+            "{archive}"
+        );
+        let origin = "--repo https://charts.example --version 1.2.3";
+        assert!(archive.contains(origin), "{archive}");
+        assert_eq!(
+            helm.kept((&release).into()).await.unwrap(),
+            Some(file.clone())
+        );
+        assert_eq!(helm.pack(&release).await.unwrap(), archive.into_bytes());
+        assert_eq!(asked(dir.path()), 1, "Helm was asked again");
+        let newer = HelmRelease {
+            version: Some("1.2.4".into()),
+            ..release.clone()
+        };
+        assert_ne!(helm.kept((&newer).into()).await.unwrap(), Some(file));
+        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 2);
+        let newest = HelmRelease {
+            version: None,
+            ..release
+        };
+        assert_eq!(helm.kept((&newest).into()).await.unwrap(), None);
+        assert_eq!(asked(dir.path()), 2, "the newest chart is not kept");
+    }
+
+    #[tokio::test]
+    async fn charts_that_a_run_brings_are_found_by_their_origin_and_no_other_is_downloaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let helm = stub(dir.path(), Charts::Brought(dir.path().to_owned()));
+        let folder = HelmRelease {
+            chart: dir.path().display().to_string(),
+            repo: None,
+            ..release()
+        };
+        assert_eq!(helm.kept((&release()).into()).await.unwrap(), None);
+        assert_eq!(asked(dir.path()), 0);
+        let archive = helm.pack(&folder).await.unwrap();
+        assert!(archive.starts_with(b"package "));
+        let file = dir.path().join(Helm::archive(&folder));
+        std::fs::write(&file, archive).unwrap();
+        assert_eq!(helm.kept((&folder).into()).await.unwrap(), Some(file));
+    }
+
+    #[tokio::test]
+    async fn a_cache_that_cannot_be_written_is_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let occupied = dir.path().join("file");
+        std::fs::write(&occupied, "").unwrap();
+        let helm = stub(dir.path(), Charts::Cache(occupied.join("charts")));
+        assert_eq!(helm.kept((&release()).into()).await.unwrap(), None);
+    }
+
+    #[test]
+    fn only_a_whole_version_without_a_range_is_exact() {
+        for exact in ["1.30.4", "v1.2.3", "2026.7.1", "1.2.3-rc.1+build"] {
+            assert!(is_exact(exact), "{exact}");
+        }
+        for range in [
+            "1.30",
+            "^1.30.4",
+            "1.2.x",
+            "1.2.3 - 2.0.0",
+            "1.2.3 || 2.0.0",
+            ">=1.2.3",
+            "",
+        ] {
+            assert!(!is_exact(range), "{range}");
+        }
+        let on_this_machine = HelmRelease {
+            repo: None,
+            ..release()
+        };
+        assert!(!Origin::from(&on_this_machine).is_fixed());
+        let in_registry = HelmRelease {
+            chart: "oci://registry.example/istiod".into(),
+            ..on_this_machine
+        };
+        assert!(Origin::from(&in_registry).is_fixed());
+    }
+}
