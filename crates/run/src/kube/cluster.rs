@@ -41,7 +41,8 @@ pub(crate) struct Cluster {
     platform: Option<&'static Platform>,
     /// The block whose generators have reserved nodes, and the names of the nodes.
     reserved: Option<(u32, Vec<String>)>,
-    pub(super) start_delay: StartDelay,
+    /// Absent before the first trial.
+    pub(super) start_delay: Option<StartDelay>,
     /// The application of the user.
     application: Option<Arc<Rendered>>,
 }
@@ -110,7 +111,7 @@ impl Cluster {
             nodes,
             platform: platform.platform,
             reserved: None,
-            start_delay: StartDelay::default(),
+            start_delay: None,
             application: application.map(Arc::new),
         };
         let fingerprint = cluster.fingerprint(programs);
@@ -202,6 +203,7 @@ impl Cluster {
                 .map_or_else(Vec::new, |(_, nodes)| nodes),
             targets: BTreeMap::new(),
             tcp_request_bytes: None,
+            ready_after: Duration::ZERO,
             watched: Vec::new(),
             more_watched: Vec::new(),
             pods: Vec::new(),

@@ -107,7 +107,8 @@ impl Environment for Kubernetes {
         let (api, settings) = (&cluster.api, &cluster.settings);
         match spec {
             WorkerSpec::Generator(spec) => {
-                let delay = &mut cluster.start_delay;
+                let first = || generators::StartDelay::first(deployment.ready_after);
+                let delay = cluster.start_delay.get_or_insert_with(first);
                 let started = generators::start(api, settings, deployment, delay, &spec);
                 let mut worker = started.await?;
                 let of_load = (&spec, &mut worker);

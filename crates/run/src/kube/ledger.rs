@@ -22,6 +22,8 @@ const NAME: &str = "tare-ledger";
 const POLL: Duration = Duration::from_millis(500);
 /// Longest wait for namespaces that are being deleted.
 const GONE_WITHIN: Duration = Duration::from_secs(180);
+/// Longest wait for pods that are being deleted, before the mesh is uninstalled nevertheless.
+const PODS_END_WITHIN: Duration = Duration::from_secs(15);
 
 /// The ledger of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -67,7 +69,8 @@ impl Ledger {
         names: &Names,
     ) -> Result<Vec<Event>, ApiError> {
         let selector = format!("{RUN}={},{TRIAL}", names.run);
-        let mut events = delete_namespaces(api, &selector, true).await?;
+        end_pods(api, &selector).await?;
+        let mut events = Vec::new();
         if let Some(mesh) = self.mesh.clone() {
             let installer = MeshInstaller {
                 api,
@@ -82,6 +85,7 @@ impl Ledger {
             }
             events.extend(uninstalled);
         }
+        events.extend(delete_namespaces(api, &selector).await?);
         Ok(events)
     }
 
@@ -96,7 +100,7 @@ impl Ledger {
         let mut events = self.clear(api, helm, names).await?;
         node::release(api, &names.run).await?;
         if self.mesh.is_none() {
-            events.extend(delete_namespaces(api, &format!("{RUN}={}", names.run), false).await?);
+            events.extend(delete_namespaces(api, &format!("{RUN}={}", names.run)).await?);
         }
         events.extend(mesh::differences(api, &self.before).await?);
         Ok(events)
@@ -133,7 +137,7 @@ impl LedgerEntry {
             return ledger.end(api, helm, &names).await;
         }
         node::release(api, &names.run).await?;
-        let mut events = delete_namespaces(api, &format!("{RUN}={}", names.run), false).await?;
+        let mut events = delete_namespaces(api, &format!("{RUN}={}", names.run)).await?;
         if self.is_observation {
             return Ok(events);
         }
@@ -171,12 +175,28 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
     Ok(runs)
 }
 
-/// Deletes the namespaces that match a label selector and waits until they are gone. Kubernetes begins to empty a
-/// namespace after 5 s; `with_pods` ends its pods at once, which needs a right of runs.
+/// Begins to delete the namespaces that match a label selector, and waits until their pods with the same labels have ended.
+/// Kubernetes begins to empty a namespace only after 5 s. Meanwhile, the mesh can be uninstalled.
+async fn end_pods(api: &ApiClient, selector: &str) -> Result<(), ApiError> {
+    for namespace in api.list(NAMESPACE, None, selector).await? {
+        let name = name_of(&namespace);
+        api.delete(NAMESPACE, None, name).await?;
+        // In a namespace that is being deleted, no controller replaces them. Without this, they only end later.
+        let _ = api.delete_all(POD, name).await;
+    }
+    let ended = wait("pods have ended", POLL, PODS_END_WITHIN, async || {
+        let left = api.list(POD, None, selector).await?;
+        Ok::<_, ApiError>(if left.is_empty() { Ok(()) } else { Err(()) })
+    });
+    // Pods that do not end are deleted by force with their namespace.
+    let _: Result<(), ()> = ended.await?;
+    Ok(())
+}
+
+/// Deletes the namespaces that match a label selector and waits until they are gone.
 pub(super) async fn delete_namespaces(
     api: &ApiClient,
     selector: &str,
-    with_pods: bool,
 ) -> Result<Vec<Event>, ApiError> {
     let mut forced_deletion = ForcedDeletion::new();
     let mut events = Vec::new();
@@ -190,10 +210,6 @@ pub(super) async fn delete_namespaces(
         for name in &names {
             if deleted.insert(name.clone()) {
                 api.delete(NAMESPACE, None, name).await?;
-                if with_pods {
-                    // In a namespace that is being deleted, no controller replaces them. Without this, they only end later.
-                    let _ = api.delete_all(POD, name).await;
-                }
             }
         }
         let forced = forced_deletion.when_due(api, names.iter().map(String::as_str));

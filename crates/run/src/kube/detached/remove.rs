@@ -63,5 +63,5 @@ pub(crate) async fn remove(api: &ApiClient, place: &Place) -> Result<Vec<Event>,
             }
         }
     }
-    delete_namespaces(api, &format!("{DETACHED}={}", place.label), false).await
+    delete_namespaces(api, &format!("{DETACHED}={}", place.label)).await
 }

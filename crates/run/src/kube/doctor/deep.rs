@@ -42,7 +42,7 @@ pub async fn examine_deep(
         examined = examine(&api, settings, plan, (&id, &names, &version), &mut checks) => Some(examined),
         _ = stop.wait_for(|is_asked| *is_asked) => None,
     };
-    let removed = match delete_namespaces(&api, &format!("{RUN}={}", names.run), false).await {
+    let removed = match delete_namespaces(&api, &format!("{RUN}={}", names.run)).await {
         Ok(events) if events.is_empty() => passed("removed", "all that this check has created"),
         Ok(events) => {
             let events: Vec<String> = events.iter().map(ToString::to_string).collect();

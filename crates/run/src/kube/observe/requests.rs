@@ -161,7 +161,7 @@ impl<'a> Counters<'a> {
 
     /// Removes the namespaces. Returns what could not be removed.
     pub(super) async fn end(&self) -> Vec<String> {
-        match delete_namespaces(self.api, &format!("{RUN}={}", self.names.run), false).await {
+        match delete_namespaces(self.api, &format!("{RUN}={}", self.names.run)).await {
             Ok(events) => events.iter().map(ToString::to_string).collect(),
             Err(error) => vec![format!("not removed: {error}; run `tare clean`")],
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tare_model::mesh::{DataPlaneKind, Join, Mesh, MeshKubernetes, Mtls};
@@ -75,6 +76,8 @@ pub struct Deployment {
     pub(crate) other_pods: usize,
     /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.
     pub(crate) tcp_request_bytes: Option<u64>,
+    /// How long its pods took to be ready.
+    pub(crate) ready_after: Duration,
     /// The trial's directory.
     pub(crate) dir: PathBuf,
     /// Names of the nodes that are reserved for the generators.

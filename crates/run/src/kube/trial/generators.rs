@@ -20,8 +20,6 @@ use crate::kube::objects::names::{CONTAINER, ROLE, TrialNames};
 use crate::kube::wait::wait;
 use crate::now::unix_ns;
 
-/// Start delay of the first trial, when the start-up time of pods is not known yet.
-const DELAY_FIRST: Duration = Duration::from_secs(12);
 const DELAY_MIN: Duration = Duration::from_secs(6);
 const DELAY_MAX: Duration = Duration::from_secs(120);
 /// Time that a running pod needs to resolve names and open its connections.
@@ -37,13 +35,13 @@ const LAST_RECORDS_WITHIN: Duration = Duration::from_secs(8);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartDelay(Duration);
 
-impl Default for StartDelay {
-    fn default() -> Self {
-        Self(DELAY_FIRST)
-    }
-}
-
 impl StartDelay {
+    /// The delay of the first trial, from the time that its application took to be ready: more pods than the generators'.
+    pub(crate) fn first(ready_after: Duration) -> Self {
+        let needed = ready_after + CONNECTING + Duration::from_secs(1);
+        Self(needed.clamp(DELAY_MIN, DELAY_MAX))
+    }
+
     fn adapt(&mut self, pods_took: Duration) {
         let needed = pods_took.mul_f64(1.5) + CONNECTING + Duration::from_secs(1);
         self.0 = needed.clamp(DELAY_MIN, DELAY_MAX);
@@ -187,7 +185,8 @@ mod tests {
 
     #[test]
     fn the_start_delay_follows_the_start_up_time_of_pods() {
-        let mut delay = StartDelay::default();
+        let mut delay = StartDelay::first(Duration::from_secs(7));
+        assert_eq!(delay.0, Duration::from_secs(10));
         delay.adapt(Duration::from_secs(1));
         assert_eq!(delay.0, DELAY_MIN);
         delay.adapt(Duration::from_secs(20));

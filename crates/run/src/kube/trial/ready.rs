@@ -72,6 +72,7 @@ pub(crate) async fn wait_ready(
             return Err(not_ready(&pods, expected, within_s, &output));
         }
     };
+    deployment.ready_after = start.elapsed();
     let left = || within.saturating_sub(start.elapsed());
     entry::direct(inputs, deployment, left()).await?;
     if wait_instance_proxies(inputs.api, deployment, left()).await? {
