@@ -58,9 +58,9 @@ pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
                 processes: samples.clone(),
                 machine: MachineSample {
                     cpus: 2,
-                    idle_ns: 2 * t_ns
-                        - samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>()
-                        - (t_ns as f64 * others) as u64,
+                    idle_ns: (2 * t_ns)
+                        .saturating_sub(samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>())
+                        .saturating_sub((t_ns as f64 * others) as u64),
                     stolen_ns: 0,
                     interrupt_ns: None,
                     pressure_ns: None,

@@ -8,20 +8,14 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_model::load::LoadResult;
 
+#[path = "support/resident.rs"]
+mod resident;
 mod support;
 
 use support::{Echo, TARE};
 
 const CONNECTIONS: u64 = 1_000;
 const RESIDENT_BYTES_MAX: u64 = 64 << 20;
-
-/// Returns the largest resident set so far, in bytes; `None` when the process has ended.
-fn resident_bytes_max(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib << 10)
-}
 
 /// Raises the limit of open files for the server, which needs one for each connection. The
 /// generator raises its own limit.
@@ -60,7 +54,7 @@ fn a_thousand_connections_and_ten_endpoints_fit_in_64_mib() {
         out.read_to_string(&mut text).map(|_| text)
     });
     let mut most = 0;
-    while let Some(bytes) = resident_bytes_max(child.id()) {
+    while let Some(bytes) = resident::bytes_max(child.id()) {
         most = bytes;
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -8,25 +8,8 @@ use tare_model::trial::EventKind;
 use tare_run::environment::Environment as _;
 
 use super::server::Server;
+use super::simulated::fill;
 use super::{INJECTED, deploy, folder, plan, prepared, set, tainted_nodes, whole_trial};
-
-/// Adds the pods and ConfigMaps of others, each with `bytes` of content.
-fn fill(server: &Server, pods: usize, config_maps: usize, bytes: usize) {
-    let mut world = server.world.lock().unwrap();
-    let content = "x".repeat(bytes);
-    for i in 0..pods {
-        let pod = json!({"metadata": {"name": format!("p{i}"), "namespace": "default", "labels": {"app": "theirs"}},
-            "spec": {"nodeName": format!("node{}", i % 500), "containers": [{"name": "c", "args": [content]}]},
-            "status": {"phase": "Running"}});
-        let path = format!("/api/v1/namespaces/default/pods/p{i}");
-        world.objects.insert(path, pod);
-    }
-    for i in 0..config_maps {
-        let map = json!({"metadata": {"name": format!("m{i}"), "namespace": "default"}, "data": {"file": content}});
-        let path = format!("/api/v1/namespaces/default/configmaps/m{i}");
-        world.objects.insert(path, map);
-    }
-}
 
 /// Runs one trial and returns the number of its requests, the bytes of their responses, and the rights that they used.
 async fn cost(server: &Server) -> (usize, usize, BTreeSet<String>) {
