@@ -127,7 +127,7 @@ testbed-down: ## Stop that cluster, and check that nothing is left
 testbed-test: ## Test the testbed's own programs: go vet and unit tests (needs Go)
 	cd testbed && go vet ./... && go test ./...
 
-cluster-test: image ## Compare meshes on a Kubernetes cluster of its own and check the results (needs root and Go; about 25 minutes)
+cluster-test: image ## Compare Istio with no mesh on a Kubernetes cluster of its own and check the results (needs root and Go; about 20 minutes)
 	testbed/cluster-test tare-image.tar target/$(STATIC)/release/tare
 
 CLUSTER := $(if $(filter 0,$(shell id -u)),$(if $(shell command -v go),yes,no: found no go),no: not root)

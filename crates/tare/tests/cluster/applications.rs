@@ -2,7 +2,7 @@
 //! services are programs of tare's own image.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tare_model::trial::{Event, EventKind, TrialResult};
@@ -10,7 +10,7 @@ use tare_model::trial::{Event, EventKind, TrialResult};
 use crate::account::Account;
 use crate::judged::{exit_code, judged, read};
 use crate::weighed::weighed;
-use crate::{cluster, program};
+use crate::{cluster, profiles, program, start_plan};
 
 /// Settings that keep the runs short.
 const SETS: [&str; 5] = [
@@ -26,32 +26,21 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster-shop")
 }
 
-fn start(plan: &Path, dir: &Path, kubeconfig: Option<&Path>, sets: &[&str]) -> ExitStatus {
-    let _ = std::fs::remove_dir_all(dir);
-    let mut run = Command::new(program());
-    run.arg("run").arg(plan).arg("--out").arg(dir);
-    run.envs(kubeconfig.map(|path| ("TARE_KUBECONFIG", path)));
-    for set in SETS.iter().chain(sets) {
+/// A run of a plan of the examples.
+fn start(plan: &str, dir: &Path, sets: &[&str]) -> Command {
+    let plan = examples().join(plan);
+    let mut run = start_plan(plan.to_str().unwrap(), dir, &SETS);
+    for set in sets {
         run.args(["--set", set]);
     }
-    run.status().unwrap()
+    run
 }
 
-/// Runs a plan of the examples with exactly the rights that tare prints for it, and checks that its application was
-/// proven, weighed and removed. `objects` are those that are deployed.
-fn weigh(plan: &str, set: &str, objects: &[&str]) {
-    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let dir = tmp.join(format!("cluster-{plan}"));
-    let path = examples().join(format!("{plan}.yaml"));
-    let of_account = tmp.join("cluster-account");
-    let account = Account::new(&program(), path.to_str().unwrap(), &of_account);
-    let before = cluster();
-    let ended = start(&path, &dir, Some(account.kubeconfig()), &[set]);
-    assert_eq!(before, cluster(), "the cluster differs from before the run");
-    let summary = judged(&dir);
-    assert_eq!(ended.code(), Some(exit_code(summary.grade)));
-    weighed(&summary, &["bare", "istio/minimal"]);
-    assert_eq!((summary.trials_done, summary.trials_planned), (2, 2));
+/// Checks that the application of a run with these meshes was proven and weighed. `objects` are those that were deployed.
+fn assert_weighed(dir: &Path, meshes: &[&str], objects: &[&str]) {
+    let summary = judged(dir);
+    weighed(&summary, meshes);
+    assert_eq!(summary.trials.len(), meshes.len());
     let digest = summary.fingerprint.programs["application"].clone();
     for trial in &summary.trials {
         assert!(trial.proofs.iter().all(|p| p.holds), "{trial:#?}");
@@ -85,8 +74,19 @@ fn weigh(plan: &str, set: &str, objects: &[&str]) {
 
 #[test]
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
-fn a_folder_of_manifests_is_weighed_bare_and_in_istio_and_removed() {
+fn a_folder_of_manifests_is_weighed_bare_and_in_istio_with_the_printed_rights_and_removed() {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let dir = tmp.join("cluster-manifests");
+    let plan = examples().join("manifests.yaml");
+    let account = tmp.join("cluster-account");
+    let account = Account::new(&program(), plan.to_str().unwrap(), &account);
+    let before = cluster();
     let set = format!("workload.graph.application.images={{registry.example/shop: '{IMAGE}'}}");
+    let mut run = start("manifests.yaml", &dir, &[&set]);
+    run.env("TARE_KUBECONFIG", account.kubeconfig());
+    let ended = run.status().unwrap();
+    assert_eq!(before, cluster(), "the cluster differs from before the run");
+    assert_eq!(ended.code(), Some(exit_code(judged(&dir).grade)));
     let objects = [
         "ConfigMap/web",
         "Deployment/web",
@@ -95,14 +95,24 @@ fn a_folder_of_manifests_is_weighed_bare_and_in_istio_and_removed() {
         "StatefulSet/stock",
         "Service/stock",
     ];
-    weigh("manifests", &set, &objects);
+    assert_weighed(&dir, &["bare", "istio/minimal"], &objects);
 }
 
 #[test]
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
-fn a_chart_is_weighed_bare_and_in_istio_and_removed() {
+fn a_chart_is_weighed_and_profiled_in_istio_and_removed() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster-chart");
+    let before = cluster();
     let set = format!("workload.graph.application.chart.values.image='{IMAGE}'");
-    weigh("chart", &set, &["Service/echo", "Deployment/echo"]);
+    let mesh = ["meshes=istio/minimal", "baseline=istio/minimal", &set];
+    profiles::run_beside_a_role_of_a_colleague(start("chart.yaml", &dir, &mesh));
+    assert_eq!(before, cluster(), "the cluster differs from before the run");
+    assert_weighed(
+        &dir,
+        &["istio/minimal"],
+        &["Service/echo", "Deployment/echo"],
+    );
+    profiles::assert_profiled(&dir);
 }
 
 #[test]
@@ -111,8 +121,8 @@ fn an_application_that_ends_at_once_is_named_with_its_last_output_and_removed() 
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster-crash");
     let set = format!("workload.graph.application.chart.values={{image: '{IMAGE}', delay: never}}");
     let before = cluster();
-    let plan = examples().join("chart.yaml");
-    let ended = start(&plan, &dir, None, &[&set, "meshes=bare"]);
+    let mut run = start("chart.yaml", &dir, &[&set, "meshes=bare"]);
+    let ended = run.status().unwrap();
     assert_eq!(before, cluster(), "the cluster differs from before the run");
     assert_eq!(ended.code(), Some(3));
     let trials = std::fs::read_dir(dir.join("trials")).unwrap();

@@ -1,7 +1,7 @@
-//! Profile trials on a real cluster. A role that somebody else creates while the mesh is installed survives its removal.
+//! Profile trials. A role that somebody else creates while the mesh is installed survives its removal.
 
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use tare_analysis::formats::pprof;
@@ -9,7 +9,6 @@ use tare_model::worker::Plane;
 
 use crate::judged::judged;
 use crate::kubectl::kubectl;
-use crate::{cluster, start_plan};
 
 /// Named as the roles of the mesh are.
 const ROLE: &str = "istio-of-a-colleague";
@@ -27,31 +26,20 @@ fn create_role(run: &mut Child) -> bool {
     false
 }
 
-#[test]
-#[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
-fn the_code_of_proxies_and_control_plane_is_profiled() {
-    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let dir = tmp.join("cluster-profile");
+/// Starts a run with profile trials, waits for its end, and checks that it left the role of somebody else.
+pub(crate) fn run_beside_a_role_of_a_colleague(mut run: Command) {
     let _ = kubectl(&["delete", "--ignore-not-found", "clusterrole", ROLE]);
-    let before = cluster();
-    let sets = [
-        "meshes=istio/minimal",
-        "baseline=istio/minimal",
-        "repeats=1",
-        "reruns=0",
-        "load.rate=60",
-        "load.duration=4s",
-        "load.warmup=1s",
-    ];
-    let mut run = start_plan("cluster-quick", &dir, &sets);
     let mut run = run.arg("--profile").spawn().unwrap();
     let created = create_role(&mut run);
     run.wait().unwrap();
     let removed = kubectl(&["delete", "clusterrole", ROLE]).is_some();
     assert!(created, "the run ended before the role was created");
     assert!(removed, "the run removed the role");
-    assert_eq!(before, cluster(), "the cluster differs from before the run");
-    let profiles = judged(&dir).profiles.expect("a run with profiles");
+}
+
+/// Checks that a run with one mesh, Istio, has profiles of its applications, its proxies and its control plane.
+pub(crate) fn assert_profiled(dir: &Path) {
+    let profiles = judged(dir).profiles.expect("a run with profiles");
     let [mesh] = profiles.meshes.as_slice() else {
         panic!("{profiles:#?}");
     };
