@@ -19,9 +19,24 @@ const OWN_LABEL: &str = "app.kubernetes.io/managed-by";
 const APP_LABEL: &str = "app";
 /// Placeholder in annotations of Services: the namespaces in which a Service is used.
 pub const NAMESPACES: &str = "${tare.namespaces}";
-/// Suffixes of quantities.
-const SUFFIXES: [&str; 16] = [
-    "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+/// Suffixes of quantities, and what they multiply. Source: Kubernetes API reference, "Quantity".
+const SUFFIXES: [(&str, f64); 16] = [
+    ("", 1.0),
+    ("n", 1e-9),
+    ("u", 1e-6),
+    ("m", 1e-3),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("T", 1e12),
+    ("P", 1e15),
+    ("E", 1e18),
+    ("Ki", 1024.0),
+    ("Mi", 1048576.0),
+    ("Gi", 1073741824.0),
+    ("Ti", 1099511627776.0),
+    ("Pi", 1125899906842624.0),
+    ("Ei", 1152921504606846976.0),
 ];
 
 /// Settings of the pods that a run creates.
@@ -191,7 +206,7 @@ impl ContainerResources {
     fn check(&self) -> Result<(), String> {
         for (name, quantity) in self.requests.iter().chain(&self.limits) {
             if let Quantity::Text(text) = quantity
-                && !is_quantity(text)
+                && Quantity::read(text).is_none()
             {
                 return Err(format!(
                     "found `{text}` for {name}, expected a quantity, such as `2`, `500m` or `1Gi`"
@@ -202,10 +217,20 @@ impl ContainerResources {
     }
 }
 
-fn is_quantity(text: &str) -> bool {
-    let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let digits = end.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    digits && end.parse::<f64>().is_ok() && SUFFIXES.contains(&&text[end.len()..])
+impl Quantity {
+    /// Reads a quantity, such as `2`, `500m`, `1e3` or `1Gi`; `None` if it is none, or negative.
+    #[must_use]
+    pub fn read(text: &str) -> Option<f64> {
+        let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let suffix = &text[number.len()..];
+        let is_part =
+            |b: u8| b.is_ascii_digit() || b == b'.' || (suffix.is_empty() && b"eE+-".contains(&b));
+        if number.starts_with(['+', '-']) || !number.bytes().all(is_part) {
+            return None;
+        }
+        let (_, factor) = SUFFIXES.iter().find(|(s, _)| *s == suffix)?;
+        number.parse::<f64>().ok().map(|n| n * factor)
+    }
 }
 
 impl PodSettings {
@@ -351,12 +376,23 @@ mod tests {
     }
 
     #[test]
-    fn quantities_have_digits_and_a_known_suffix() {
-        for good in ["2", "0.5", "500m", "64Mi", "1Gi"] {
-            assert!(is_quantity(good), "{good}");
+    fn quantities_have_binary_and_decimal_suffixes() {
+        for (text, expected) in [
+            ("100m", 0.1),
+            ("2", 2.0),
+            ("0.5", 0.5),
+            ("16384Ki", 16777216.0),
+            ("1Gi", 1073741824.0),
+            ("64M", 64e6),
+            ("1Ei", 1152921504606846976.0),
+            ("1E", 1e18),
+            ("1e3", 1000.0),
+        ] {
+            let read = Quantity::read(text).unwrap();
+            assert!((read - expected).abs() <= 1e-9 * expected, "{text}: {read}");
         }
-        for bad in ["", "m", "-1", "1e", "1GB", "1 Gi", "1.2.3", "inf"] {
-            assert!(!is_quantity(bad), "{bad}");
+        for bad in ["", "m", "-1", "1e", "1GB", "1 Gi", "1.2.3", "inf", "1e3Ki"] {
+            assert_eq!(Quantity::read(bad), None, "{bad}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::{Add, Mul, Sub};
 
 use serde_json::Value;
-use tare_model::plan::KubernetesSettings;
+use tare_model::plan::{KubernetesSettings, Quantity};
 
 use super::{Check, failed, passed};
 use crate::kube::api::kinds::{NODE, POD};
@@ -104,31 +104,10 @@ impl Amount {
     }
 }
 
-/// Reads a quantity of Kubernetes, such as `500m` or `1Gi`; 0 if it is none.
+/// Reads a quantity; 0 if it is none.
 fn quantity(value: &Value) -> f64 {
-    let Some(text) = value.as_str() else {
-        return value.as_f64().unwrap_or(0.0);
-    };
-    const SUFFIXES: [(&str, f64); 14] = [
-        ("Ki", 1024.0),
-        ("Mi", 1048576.0),
-        ("Gi", 1073741824.0),
-        ("Ti", 1099511627776.0),
-        ("Pi", 1125899906842624.0),
-        ("Ei", 1152921504606846976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("E", 1e18),
-    ];
-    let suffix = SUFFIXES.iter().find(|(s, _)| text.ends_with(s));
-    let (suffix, unit) = suffix.copied().unwrap_or(("", 1.0));
-    let number = text.strip_suffix(suffix).unwrap_or(text);
-    number.parse::<f64>().map_or(0.0, |n| n * unit)
+    let read = value.as_str().and_then(Quantity::read);
+    read.or(value.as_f64()).unwrap_or(0.0)
 }
 
 /// What a trial requests.
@@ -236,24 +215,6 @@ fn judge(generators: u32, reserved: usize, mut free: Vec<Free>, demand: &Demand)
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn quantities_have_binary_and_decimal_suffixes() {
-        let expected = [
-            (json!("100m"), 0.1),
-            (json!("2"), 2.0),
-            (json!(1.5), 1.5),
-            (json!("1Gi"), 1073741824.0),
-            (json!("64M"), 64e6),
-            (json!("1Ei"), 1152921504606846976.0),
-            (json!("1E"), 1e18),
-            (json!("1e3"), 1000.0),
-            (Value::Null, 0.0),
-        ];
-        for (text, value) in expected {
-            assert!((quantity(&text) - value).abs() < 1e-9, "{text}");
-        }
-    }
 
     fn amount(cores: f64, pods: f64) -> Amount {
         Amount {

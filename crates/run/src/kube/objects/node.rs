@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tare_model::mesh::Platform;
-use tare_model::plan::{GeneratorNode, KubernetesSettings};
+use tare_model::plan::{GeneratorNode, KubernetesSettings, Quantity};
 use tare_model::rng::Rng;
 
 use super::manifests::OS;
@@ -81,6 +81,7 @@ fn has_labels(labels: &Value, wanted: &BTreeMap<String, String>) -> bool {
 
 fn read(node: &Value, settings: &KubernetesSettings) -> Node {
     let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+    let quantity = |pointer: &str| Quantity::read(text(pointer)).unwrap_or(0.0);
     let name = text("/metadata/name").to_owned();
     let machine = match text("/status/nodeInfo/bootID") {
         "" => name.clone(),
@@ -88,8 +89,8 @@ fn read(node: &Value, settings: &KubernetesSettings) -> Node {
     };
     Node {
         machine,
-        cores: text("/status/capacity/cpu").parse().unwrap_or(0),
-        memory_bytes: bytes(text("/status/capacity/memory")),
+        cores: quantity("/status/capacity/cpu") as u32,
+        memory_bytes: quantity("/status/capacity/memory") as u64,
         architecture: text("/status/nodeInfo/architecture").to_owned(),
         is_for_generators: has_labels(&node["metadata"]["labels"], &settings.generator_node_labels),
         software: format!(
@@ -113,14 +114,6 @@ fn pod_ranges(node: &Value) -> Vec<String> {
         ranges.extend(spec["podCIDR"].as_str().map(str::to_owned));
     }
     ranges
-}
-
-/// Parses a quantity like `16384Ki`; 0 if it is neither KiB nor bytes.
-fn bytes(text: &str) -> u64 {
-    let number = text.trim_end_matches("Ki");
-    number
-        .parse::<u64>()
-        .map_or(0, |n| if number == text { n } else { n << 10 })
 }
 
 /// Totals of the machines of some nodes; nodes of one machine count once.
