@@ -29,10 +29,10 @@ pub(crate) struct Args {
     /// How long to observe: 30s or more.
     #[arg(long, value_parser = parse_duration, default_value = "5m")]
     duration: u64,
-    /// Name of the sidecar container [default: those of Istio and Linkerd]. Not with --requests.
+    /// Name of the sidecar container [default: those of Istio, Linkerd and Kuma]. Not with --requests.
     #[arg(long, value_name = "CONTAINER")]
     sidecar: Option<String>,
-    /// Pods of the control plane by label, such as `mesh-system/app=controller` [default: those of Istio and Linkerd].
+    /// Pods of the control plane by label, such as `mesh-system/app=controller` [default: those of Istio, Linkerd and Kuma].
     #[arg(long, value_name = "NAMESPACE/SELECTOR", value_parser = selector)]
     control_plane: Vec<PodSelector>,
     /// Also print requests per second and CPU per request, from the sidecars' own counters. To read them, tare creates one

@@ -281,6 +281,14 @@ impl State {
                  be missing: {found}"
             )
         });
+        let lacks_requests =
+            |p: &ObservedPart| p.part == Part::Sidecars && p.total.requests.is_none();
+        // If a reading failed, there is a note already.
+        if counters.is_some() && self.notes.is_empty() && seen.iter().any(lacks_requests) {
+            let found = "no sidecar gave its counters twice in the time that the kubelets' values cover, so requests per \
+                         second are unknown; observe for longer, with --duration";
+            self.notes.push(found.to_owned());
+        }
         self.notes.extend(missed);
         Ok(Observation {
             schema_version: SCHEMA_VERSION,
