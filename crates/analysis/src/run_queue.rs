@@ -265,11 +265,7 @@ mod tests {
             };
             let verdict = judge(&Evidence {
                 resources: Some(&resources),
-                load: None,
-                proofs: &[],
-                events: &[],
-                incomplete: &[],
-                debug_build: false,
+                ..Evidence::default()
             });
             assert_eq!((verdict.grade, verdict.reasons.len()), (Grade::Suspect, 1));
             verdict.reasons[0].found.clone()

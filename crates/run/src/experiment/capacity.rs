@@ -127,10 +127,7 @@ impl CapacityTrial<'_> {
             step.verdict = judge(&Evidence {
                 load: Some(&result),
                 resources: found.resources.as_ref(),
-                proofs: &[],
-                events: &[],
-                incomplete: &[],
-                debug_build: false,
+                ..Evidence::default()
             });
             let left_over = result.counts.in_flight + result.counts.not_sent > 0;
             search.add(step.clone());
