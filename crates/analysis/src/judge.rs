@@ -1,7 +1,6 @@
 //! The verdict on a trial: the generator's own verdict, and findings about processes, proofs and
 //! the machine. The thresholds are constants; docs/method.md lists them.
 
-use tare_model::churn::ChurnResult;
 use tare_model::load::LoadResult;
 use tare_model::trial::{Event, EventKind, ProcessUse, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
@@ -29,14 +28,12 @@ pub const KUBELET_AGE_SUSPECT: f64 = 0.10;
 pub const KUBELET_AGE_INVALID: f64 = 0.99;
 
 /// Everything that the verdict on one trial depends on.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
     /// The generator's result, if there is one.
     pub load: Option<&'a LoadResult>,
     /// CPU and memory, if they were sampled.
     pub resources: Option<&'a Resources>,
-    /// What came of the endpoints that changed during the load, if some did.
-    pub churn: Option<&'a ChurnResult>,
     /// Results of the proofs.
     pub proofs: &'a [Proof],
     /// Events of the trial.
@@ -74,8 +71,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     if let Some(resources) = evidence.resources {
         let window_ns = evidence.load.map_or(resources.window_ns, |l| l.window_ns);
         vanished(resources, window_ns, evidence.events, &mut findings);
-        let changes = evidence.churn.is_some_and(|c| c.planned > 0);
-        machine(resources, changes, &mut findings);
+        machine(resources, &mut findings);
     }
     if evidence.debug_build {
         findings.push(Finding::new(
@@ -154,8 +150,7 @@ fn stale(resources: &Resources, findings: &mut Vec<Finding>) {
     }
 }
 
-/// `changes`: endpoints of services changed during the load.
-fn machine(resources: &Resources, changes: bool, findings: &mut Vec<Finding>) {
+fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
     let machine = &resources.machine;
     throttling::findings(resources, findings);
     stale(resources, findings);
@@ -198,17 +193,9 @@ fn machine(resources: &Resources, changes: bool, findings: &mut Vec<Finding>) {
         .map_or(String::new(), |cores| format!(", interrupts {cores:.2}"));
     let others = machine.other_cores / own.max(1.0);
     if let Some(grade) = grade(others, OTHERS_SUSPECT, OTHERS_INVALID) {
-        // The API server, the kubelets and kube-proxy work for the changes. They are outside, but they belong to the result.
-        let (grade, of_changes) = match changes {
-            true => (
-                Grade::Suspect,
-                " (with what the changes of endpoints cost the cluster)",
-            ),
-            false => (grade, ""),
-        };
         let found = format!(
-            "processes outside the trial used {:.2} of {cores} cores{of_changes}, the trial itself \
-             {own:.2}{interrupts}{waited}",
+            "processes outside the trial used {:.2} of {cores} cores, the trial itself {own:.2}\
+             {interrupts}{waited}",
             machine.other_cores
         );
         findings.push(Finding::new(grade, Reason::NoisyNeighbour, found));
@@ -230,6 +217,15 @@ mod tests {
 
     use super::*;
     use crate::streams::merge::tests::nothing_sent;
+
+    const NOTHING: Evidence<'_> = Evidence {
+        load: None,
+        resources: None,
+        proofs: &[],
+        events: &[],
+        incomplete: &[],
+        debug_build: false,
+    };
 
     fn exit_of(name: &str) -> Event {
         Event {
@@ -268,7 +264,7 @@ mod tests {
         };
         judge(&Evidence {
             resources: Some(&resources),
-            ..Evidence::default()
+            ..NOTHING
         })
     }
 
@@ -330,46 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn changed_endpoints_make_the_cluster_work_outside_of_the_trial() {
-        let resources = Resources {
-            window_ns: 1,
-            processes: vec![process("web", 0.2)],
-            planes: BTreeMap::new(),
-            machine: MachineUse {
-                cores: 2,
-                cores_allowed: 2,
-                busy_cores: 0.64,
-                other_cores: 0.44,
-                ..MachineUse::default()
-            },
-            sampling_cores: 0.0,
-            kubelet_age_ns_max: None,
-        };
-        let judged = |planned| {
-            let churn = ChurnResult {
-                planned,
-                ..ChurnResult::default()
-            };
-            judge(&Evidence {
-                resources: Some(&resources),
-                churn: Some(&churn),
-                ..Evidence::default()
-            })
-        };
-        let v = judged(300);
-        assert_eq!(
-            (v.grade, v.reasons[0].found.as_str()),
-            (
-                Grade::Suspect,
-                "processes outside the trial used 0.44 of 2 cores (with what the changes of endpoints cost the cluster), \
-                 the trial itself 0.20"
-            )
-        );
-        // Nothing but the watched service changes.
-        assert_eq!(judged(0).grade, Grade::Invalid);
-    }
-
-    #[test]
     fn old_values_of_kubelets_are_suspect_in_a_short_window() {
         let graded = |age_ns, window_ns| {
             let resources = Resources {
@@ -382,7 +338,7 @@ mod tests {
             };
             judge(&Evidence {
                 resources: Some(&resources),
-                ..Evidence::default()
+                ..NOTHING
             })
             .grade
         };
@@ -421,7 +377,7 @@ mod tests {
             load: Some(&load),
             resources: Some(&resources),
             events: &events,
-            ..Evidence::default()
+            ..NOTHING
         })
     }
 
@@ -546,7 +502,7 @@ mod tests {
         }];
         let v = judge(&Evidence {
             events: &events,
-            ..Evidence::default()
+            ..NOTHING
         });
         assert_eq!(
             (v.grade, v.reasons[0].reason),
@@ -563,7 +519,7 @@ mod tests {
         }];
         let v = judge(&Evidence {
             proofs: &proofs,
-            ..Evidence::default()
+            ..NOTHING
         });
         assert_eq!(
             (v.grade, v.reasons[0].reason),
@@ -572,7 +528,7 @@ mod tests {
         let events = [exit_of("web")];
         let v = judge(&Evidence {
             events: &events,
-            ..Evidence::default()
+            ..NOTHING
         });
         assert_eq!(
             (v.grade, v.reasons[0].reason, v.reasons[0].found.as_str()),
@@ -580,7 +536,7 @@ mod tests {
         );
         let v = judge(&Evidence {
             incomplete: &["cut".into()],
-            ..Evidence::default()
+            ..NOTHING
         });
         assert_eq!(
             (v.grade, v.reasons[0].reason),
@@ -588,7 +544,7 @@ mod tests {
         );
         let v = judge(&Evidence {
             debug_build: true,
-            ..Evidence::default()
+            ..NOTHING
         });
         assert_eq!(
             (v.grade, v.reasons[0].reason),

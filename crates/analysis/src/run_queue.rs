@@ -265,7 +265,11 @@ mod tests {
             };
             let verdict = judge(&Evidence {
                 resources: Some(&resources),
-                ..Evidence::default()
+                load: None,
+                proofs: &[],
+                events: &[],
+                incomplete: &[],
+                debug_build: false,
             });
             assert_eq!((verdict.grade, verdict.reasons.len()), (Grade::Suspect, 1));
             verdict.reasons[0].found.clone()

@@ -15,14 +15,14 @@ mod detached;
 mod doctor;
 #[path = "cluster/gateway.rs"]
 mod gateway;
-#[path = "cluster/hostile.rs"]
-mod hostile;
 #[path = "cluster/installed.rs"]
 mod installed;
 #[path = "support/judged.rs"]
 mod judged;
 #[path = "support/kubectl.rs"]
 mod kubectl;
+#[path = "cluster/obstacles.rs"]
+mod obstacles;
 #[path = "cluster/profiles.rs"]
 mod profiles;
 #[path = "cluster/registry.rs"]
@@ -72,7 +72,8 @@ const DIR: &str = "cluster-test";
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
 fn istio_is_distinguished_from_bare_and_the_cluster_is_restored() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let account = Account::explained(&program(), "cluster-quick", &tmp.join("cluster-account"));
+    let account =
+        Account::checked_by_doctor(&program(), "cluster-quick", &tmp.join("cluster-account"));
     let (ended, summary) = run(&tmp.join(DIR), &account);
     assert_eq!(ended.code(), Some(exit_code(summary.grade)));
     weighed(&summary, &MESHES);

@@ -229,7 +229,8 @@ impl Quantity {
             return None;
         }
         let (_, factor) = SUFFIXES.iter().find(|(s, _)| *s == suffix)?;
-        number.parse::<f64>().ok().map(|n| n * factor)
+        let read = number.parse::<f64>().ok()? * factor;
+        read.is_finite().then_some(read)
     }
 }
 
@@ -391,7 +392,9 @@ mod tests {
             let read = Quantity::read(text).unwrap();
             assert!((read - expected).abs() <= 1e-9 * expected, "{text}: {read}");
         }
-        for bad in ["", "m", "-1", "1e", "1GB", "1 Gi", "1.2.3", "inf", "1e3Ki"] {
+        for bad in [
+            "", "m", "-1", "1e", "1GB", "1 Gi", "1.2.3", "inf", "1e3Ki", "1e999",
+        ] {
             assert_eq!(Quantity::read(bad), None, "{bad}");
         }
     }

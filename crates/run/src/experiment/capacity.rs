@@ -127,7 +127,10 @@ impl CapacityTrial<'_> {
             step.verdict = judge(&Evidence {
                 load: Some(&result),
                 resources: found.resources.as_ref(),
-                ..Evidence::default()
+                proofs: &[],
+                events: &[],
+                incomplete: &[],
+                debug_build: false,
             });
             let left_over = result.counts.in_flight + result.counts.not_sent > 0;
             search.add(step.clone());

@@ -266,7 +266,6 @@ pub(super) fn finish(
     let verdict = judge(&Evidence {
         load: findings.load.as_ref(),
         resources: findings.resources.as_ref(),
-        churn: findings.churn.as_ref(),
         proofs: &findings.proofs,
         events: &findings.events,
         incomplete: &findings.incomplete,

@@ -1,7 +1,7 @@
 //! Profile trials. A role that somebody else creates while the mesh is installed survives its removal.
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use tare_analysis::formats::pprof;
@@ -27,14 +27,15 @@ fn create_role(run: &mut Child) -> bool {
 }
 
 /// Starts a run with profile trials, waits for its end, and checks that it left the role of somebody else.
-pub(crate) fn run_beside_a_role_of_a_colleague(mut run: Command) {
+pub(crate) fn run_beside_a_role_of_a_colleague(mut run: Command) -> ExitStatus {
     let _ = kubectl(&["delete", "--ignore-not-found", "clusterrole", ROLE]);
     let mut run = run.arg("--profile").spawn().unwrap();
     let created = create_role(&mut run);
-    run.wait().unwrap();
+    let ended = run.wait().unwrap();
     let removed = kubectl(&["delete", "clusterrole", ROLE]).is_some();
     assert!(created, "the run ended before the role was created");
     assert!(removed, "the run removed the role");
+    ended
 }
 
 /// Checks that a run with one mesh, Istio, has profiles of its applications, its proxies and its control plane.

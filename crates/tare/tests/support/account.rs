@@ -36,7 +36,7 @@ impl Account {
 
     /// Does the same, and checks what `tare doctor` says about the rights before and after.
     #[allow(dead_code, reason = "other tests share this file")]
-    pub(crate) fn explained(tare: &Path, plan: &str, dir: &Path) -> Self {
+    pub(crate) fn checked_by_doctor(tare: &Path, plan: &str, dir: &Path) -> Self {
         let account = Self::of_plan(tare, plan, dir);
         account.bind("tare");
         account.wait_for_doctor(

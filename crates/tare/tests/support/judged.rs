@@ -75,7 +75,6 @@ fn assert_judged_by_its_records(dir: &Path, row: &TrialRow, manifest: &RunManife
     let expected = judge(&Evidence {
         load: result.load.as_ref(),
         resources: result.resources.as_ref(),
-        churn: result.churn.as_ref(),
         proofs: &result.proofs,
         events: &events,
         incomplete: &lost,

@@ -216,6 +216,19 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[test]
+    fn quantities_are_texts_or_numbers_and_no_other_value_counts() {
+        let quantities = [
+            (json!("100m"), 0.1),
+            (json!(1.5), 1.5),
+            (json!("some"), 0.0),
+            (Value::Null, 0.0),
+        ];
+        for (value, expected) in quantities {
+            assert!((quantity(&value) - expected).abs() < 1e-9, "{value}");
+        }
+    }
+
     fn amount(cores: f64, pods: f64) -> Amount {
         Amount {
             cores,

@@ -1,5 +1,6 @@
 //! Charts: where they come from, and where downloaded ones are kept.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_model::graph::Chart;
@@ -9,7 +10,10 @@ use super::helm::Helm;
 use crate::environment::EnvironmentError;
 use crate::envoy::search::Settings;
 use crate::image::sha256;
-use crate::now::unix_ns;
+use crate::local::scratch::{self, Scratch};
+
+/// Beginning of the names of directories into which Helm writes charts.
+const SCRATCH_PREFIX: &str = "tare-charts";
 
 /// The folder in which charts are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,17 +111,17 @@ impl Helm {
 
     /// Returns the chart of a release as an archive.
     pub(crate) async fn pack(&self, release: &HelmRelease) -> Result<Vec<u8>, EnvironmentError> {
-        let name = || format!("chart {}", release.name);
+        let failed = |e| EnvironmentError::start(format!("chart {}", release.name), e);
         let chart = Path::new(&release.chart);
-        let file = match self.kept(release.into()).await? {
-            Some(file) => Some(file),
-            None if release.repo.is_none() && chart.is_file() => Some(chart.to_owned()),
-            None => None,
-        };
-        match file {
-            Some(file) => std::fs::read(file).map_err(|e| EnvironmentError::start(name(), e)),
-            None => self.archived(release.into()).await,
+        if let Some(file) = self.kept(release.into()).await? {
+            return fs::read(file).map_err(failed);
         }
+        if release.repo.is_none() && chart.is_file() {
+            return fs::read(chart).map_err(failed);
+        }
+        let scratch = Scratch::new(&std::env::temp_dir(), SCRATCH_PREFIX).map_err(failed)?;
+        let file = self.archive_into(&scratch, release.into()).await?;
+        fs::read(file).map_err(failed)
     }
 
     /// Locates a chart: where it is kept, or in its repository.
@@ -138,11 +142,10 @@ impl Helm {
     }
 
     /// Returns the file with a chart, if it is kept. A chart of a fixed version is downloaded into the cache when it is
-    /// first used.
+    /// first used. If the cache cannot be written, the chart is not kept, and Helm downloads it each time.
     ///
     /// # Errors
-    ///
-    /// Fails if Helm cannot download the chart. A cache that cannot be written is no error: Helm downloads the chart again.
+    /// If Helm cannot download the chart.
     async fn kept(&self, of: Origin<'_>) -> Result<Option<PathBuf>, EnvironmentError> {
         let folder = match &self.charts {
             Charts::Brought(folder) => {
@@ -152,45 +155,43 @@ impl Helm {
             Charts::Cache(_) => return Ok(None),
         };
         let file = folder.join(of.file());
-        if !file.is_file() {
-            let archive = self.archived(of).await?;
-            // Another process never reads a part of it.
-            let part = file.with_extension(format!("{}-{}", std::process::id(), unix_ns()));
-            let stored = std::fs::create_dir_all(folder)
-                .and_then(|()| std::fs::write(&part, archive))
-                .and_then(|()| std::fs::rename(&part, &file));
-            if let Err(error) = stored {
-                let _ = std::fs::remove_file(&part);
-                tracing::warn!(folder = %folder.display(), %error, "the chart is not kept");
-                return Ok(None);
-            }
+        if file.is_file() {
+            return Ok(Some(file));
         }
+        scratch::sweep(folder, SCRATCH_PREFIX);
+        let scratch =
+            fs::create_dir_all(folder).and_then(|()| Scratch::new(folder, SCRATCH_PREFIX));
+        let Ok(scratch) = scratch else {
+            tracing::warn!(folder = %folder.display(), "the cache cannot be written: charts are not kept");
+            return Ok(None);
+        };
+        let archive = self.archive_into(&scratch, of).await?;
+        // Another process never reads a part of it.
+        let renamed = fs::rename(archive, &file);
+        renamed.map_err(EnvironmentError::io(format!("write {}", file.display())))?;
         Ok(Some(file))
     }
 
-    /// Downloads a chart, or packs its folder.
-    async fn archived(&self, of: Origin<'_>) -> Result<Vec<u8>, EnvironmentError> {
-        let failed = |e| EnvironmentError::start(format!("chart {}", of.chart), e);
-        let folder = format!("tare-charts-{}-{}", std::process::id(), unix_ns());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir(&folder).map_err(failed)?;
-        let to = folder.display().to_string();
+    /// Downloads a chart into a directory, or packs the chart's folder. Returns the path of the archive.
+    async fn archive_into(
+        &self,
+        scratch: &Scratch,
+        of: Origin<'_>,
+    ) -> Result<PathBuf, EnvironmentError> {
+        let to = scratch.path().display().to_string();
         let is_folder = of.repo.is_none() && Path::new(of.chart).is_dir();
         let verb = if is_folder { "package" } else { "pull" };
         let mut arguments = vec![verb, of.chart, "--destination", &to];
         if !is_folder {
             arguments.extend(of.options());
         }
-        let packed = self.run(&arguments, None, None).await;
-        let packed = packed.and_then(|_| only_file(&folder).map_err(failed));
-        let _ = std::fs::remove_dir_all(&folder);
-        packed
+        self.run(&arguments, None, None).await?;
+        let only = fs::read_dir(scratch.path()).and_then(|mut entries| {
+            let entry = entries.next().ok_or(std::io::ErrorKind::NotFound)??;
+            Ok(entry.path())
+        });
+        only.map_err(|e| EnvironmentError::start(format!("chart {}", of.chart), e))
     }
-}
-
-fn only_file(folder: &Path) -> std::io::Result<Vec<u8>> {
-    let entry = std::fs::read_dir(folder)?.next();
-    std::fs::read(entry.ok_or(std::io::ErrorKind::NotFound)??.path())
 }
 
 #[cfg(test)]
@@ -245,6 +246,9 @@ mod tests {
             helm.kept((&release).into()).await.unwrap(),
             Some(file.clone())
         );
+        let kept = helm.located((&release).into()).await.unwrap();
+        assert_eq!(kept.chart, file.display().to_string());
+        assert!(kept.options.is_empty(), "{kept:?}");
         assert_eq!(helm.pack(&release).await.unwrap(), archive.into_bytes());
         assert_eq!(asked(dir.path()), 1, "Helm was asked again");
         let newer = HelmRelease {
@@ -257,8 +261,18 @@ mod tests {
             version: None,
             ..release
         };
-        assert_eq!(helm.kept((&newest).into()).await.unwrap(), None);
+        let remote = helm.located((&newest).into()).await.unwrap();
+        assert_eq!(remote.chart, "istiod");
+        assert_eq!(remote.options, ["--repo", "https://charts.example"]);
         assert_eq!(asked(dir.path()), 2, "the newest chart is not kept");
+        let on_this_machine = HelmRelease {
+            chart: "/charts/istiod".into(),
+            repo: None,
+            ..newest
+        };
+        let local = helm.located((&on_this_machine).into()).await.unwrap();
+        assert_eq!(local.chart, "/charts/istiod");
+        assert!(local.options.is_empty(), "{local:?}");
     }
 
     #[tokio::test]
@@ -289,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_version_without_a_range_is_exact() {
+    fn only_a_complete_version_is_exact() {
         for exact in ["1.30.4", "v1.2.3", "2026.7.1", "1.2.3-rc.1+build"] {
             assert!(is_exact(exact), "{exact}");
         }

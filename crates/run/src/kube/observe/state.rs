@@ -281,13 +281,8 @@ impl State {
                  be missing: {found}"
             )
         });
-        let lacks_requests =
-            |p: &ObservedPart| p.part == Part::Sidecars && p.total.requests.is_none();
-        // If a reading failed, there is a note already.
-        if counters.is_some() && self.notes.is_empty() && seen.iter().any(lacks_requests) {
-            let found = "no sidecar gave its counters twice in the time that the kubelets' values cover, so requests per \
-                         second are unknown; observe for longer, with --duration";
-            self.notes.push(found.to_owned());
+        if counters.is_some() {
+            self.notes.extend(unknown_requests(&seen, &self.notes));
         }
         self.notes.extend(missed);
         Ok(Observation {
@@ -326,6 +321,15 @@ impl State {
             requests: counters.and_then(|c| c.of(&keys, &self.usages, covered)),
         }
     }
+}
+
+/// Returns why requests are unknown, unless there is a note already: that a reading failed.
+fn unknown_requests(parts: &[ObservedPart], notes: &[String]) -> Option<String> {
+    let sidecars = parts.iter().find(|p| p.part == Part::Sidecars)?;
+    let found = "requests per second are unknown: they need two readings of the sidecars' counters during the time for \
+                 which the kubelets gave CPU; observe for longer, with --duration";
+    let is_unexplained = sidecars.total.requests.is_none() && notes.is_empty();
+    is_unexplained.then(|| found.to_owned())
 }
 
 fn no_kubelet(error: &ApiError) -> EnvironmentError {
@@ -391,5 +395,15 @@ mod tests {
             let used = workload(name);
             assert!((used - 0.5 * seconds).abs() < 0.01, "{name}: {used}");
         }
+        let why = unknown_requests(&observed.parts, &[]).unwrap();
+        assert!(why.contains("observe for longer"), "{why}");
+        let failed = ["a reading of the counters failed".to_owned()];
+        assert_eq!(unknown_requests(&observed.parts, &failed), None);
+        let mut known = observed.parts;
+        known[0].total.requests = Some(tare_model::observation::Requests {
+            per_second: known[0].total.cpu_cores.clone(),
+            cpu_cores_per_krps: None,
+        });
+        assert_eq!(unknown_requests(&known, &[]), None);
     }
 }

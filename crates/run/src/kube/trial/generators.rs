@@ -21,6 +21,8 @@ use crate::kube::wait::wait;
 use crate::now::unix_ns;
 
 const DELAY_MIN: Duration = Duration::from_secs(6);
+/// Longest delay of the first trial: an application may take minutes for reasons that generators do not have.
+const DELAY_FIRST_MAX: Duration = Duration::from_secs(30);
 const DELAY_MAX: Duration = Duration::from_secs(120);
 /// Time that a running pod needs to resolve names and open its connections.
 const CONNECTING: Duration = Duration::from_secs(2);
@@ -36,10 +38,10 @@ const LAST_RECORDS_WITHIN: Duration = Duration::from_secs(8);
 pub(crate) struct StartDelay(Duration);
 
 impl StartDelay {
-    /// The delay of the first trial, from the time that its application took to be ready: more pods than the generators'.
+    /// The delay of the first trial, from the time that its application took to be ready.
     pub(crate) fn first(ready_after: Duration) -> Self {
         let needed = ready_after + CONNECTING + Duration::from_secs(1);
-        Self(needed.clamp(DELAY_MIN, DELAY_MAX))
+        Self(needed.clamp(DELAY_MIN, DELAY_FIRST_MAX))
     }
 
     fn adapt(&mut self, pods_took: Duration) {
@@ -187,6 +189,8 @@ mod tests {
     fn the_start_delay_follows_the_start_up_time_of_pods() {
         let mut delay = StartDelay::first(Duration::from_secs(7));
         assert_eq!(delay.0, Duration::from_secs(10));
+        let of_slow = StartDelay::first(Duration::from_secs(170));
+        assert_eq!(of_slow.0, DELAY_FIRST_MAX);
         delay.adapt(Duration::from_secs(1));
         assert_eq!(delay.0, DELAY_MIN);
         delay.adapt(Duration::from_secs(20));

@@ -1,7 +1,6 @@
-//! A cluster that makes it hard. Its rules are PodSecurity `restricted` for the pods of the workload, and a node that its
-//! owner keeps for other work with a taint. The logs of workers are rotated many times in a trial, because the kubelets of
-//! the testbed keep 2 files of 64 KiB, and the API server is killed while they are read. The rules are kept, and no record
-//! is lost or doubled.
+//! Obstacles on a cluster: PodSecurity `restricted` for the pods of the workload; a node that its owner keeps for other work
+//! with a taint; logs that are rotated many times in a trial, because the kubelets of the testbed keep 2 files of 64 KiB;
+//! and an API server that is killed while they are read. The rules are kept, and no record is lost or doubled.
 
 use std::path::Path;
 use std::time::Duration;
@@ -53,7 +52,7 @@ fn records(dir: &Path) -> usize {
 #[ignore = "needs a cluster with tare's image and Istio's charts: make cluster-test"]
 fn rules_are_kept_and_no_record_is_lost_when_logs_are_rotated_and_the_connection_is_lost() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let dir = tmp.join("cluster-hostile");
+    let dir = tmp.join("cluster-obstacles");
     let taint = Taint::set();
     let before = cluster();
     let sets = [
@@ -91,6 +90,8 @@ fn rules_are_kept_and_no_record_is_lost_when_logs_are_rotated_and_the_connection
         !proofs.is_empty() && proofs.iter().all(|p| p.holds),
         "{proofs:?}"
     );
+    let counts = &result.load.as_ref().unwrap().counts;
+    assert!(counts.identity_holds() && counts.ok > 0, "{counts:?}");
     // The agents, whose namespace is privileged, sampled the containers.
     let resources = result.resources.expect("figures of the agents");
     assert!(!resources.processes.is_empty(), "{resources:?}");
