@@ -251,8 +251,8 @@ fn a_stopped_generator_is_found_late_and_invalid() {
     }
     let stopped = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
-    kill_process(pid, Signal::CONT).unwrap();
     let stall_ns = stopped.elapsed().as_nanos() as f64;
+    kill_process(pid, Signal::CONT).unwrap();
     let output = finish(child);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);

@@ -184,7 +184,7 @@ fn each_replica_adds_a_proxy_to_the_mesh() {
 fn replicas_share_the_calls_of_their_service() {
     let dir = tempfile::tempdir().unwrap();
     let plan = "workload: chain-3\nmeshes: [bare, envoy]\nrepeats: 1\nreruns: 0\n\
-                load: {rate: 50, connections: 2, duration: 1s, warmup: 200ms}\n\
+                load: {rate: 50, connections: 2, duration: 1s, warmup: 2s}\n\
                 vary: {replicas: [1, 2]}";
     std::fs::write(dir.path().join("replicas.yaml"), plan).unwrap();
     let output = plain(dir.path(), &["run", "replicas.yaml", "--out", "out"]);
