@@ -1,5 +1,7 @@
 //! Churn: services without pods whose endpoints change while the load runs.
 
+use std::time::{Duration, Instant};
+
 use tare_model::churn::ChurnRecord;
 use tare_model::plan::{Plan, resolve};
 use tare_model::trial::EventKind;
@@ -15,7 +17,7 @@ const METRICS: &str = "control_plane_metrics: [{name: pushes, namespace: kube-sy
 fn plan(server: &Server) -> Plan {
     let config = server.kubeconfig();
     let text = format!(
-        "name: sim\nenvironment: kubernetes\nkubernetes: {{kubeconfig: {}, ready_within_s: 2}}\nworkload: echo\n\
+        "name: sim\nenvironment: kubernetes\nkubernetes: {{kubeconfig: {}, ready_within_s: 60}}\nworkload: echo\n\
          meshes: [bare, {{name: there, mesh: installed, kubernetes: {{join: {{namespace_labels: {{istio-injection: enabled}}}}, \
          parts: {{sidecar: istio-proxy}}, {METRICS}}}}}]\n\
          load: {{rate: 100, connections: 2, duration: 1s, warmup: 0s, churn: {{services: 30, endpoints: 2, changes: 20}}}}\nrepeats: 1\n",
@@ -27,6 +29,15 @@ fn plan(server: &Server) -> Plan {
 
 #[tokio::test]
 async fn endpoints_change_while_the_load_runs_and_watchers_see_it() {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // What a slow machine does not change in time, it does not make up for.
+    while !all_are_changed().await {
+        assert!(Instant::now() < deadline, "changes are missing");
+    }
+}
+
+/// Returns whether all 20 changes of a load of one second were made in time.
+async fn all_are_changed() -> bool {
     let server = Server::start(3).await;
     let before = server.paths("");
     let plan = plan(&server);
@@ -80,8 +91,10 @@ async fn endpoints_change_while_the_load_runs_and_watchers_see_it() {
         _ => None,
     });
     let (planned, written) = changes.expect("the changes");
-    assert!((1..=20).contains(&planned), "{planned}");
-    assert_eq!(planned, written);
+    assert_eq!(planned, 20);
+    if written < planned {
+        return false;
+    }
     let differ = at_first.iter().zip(slices()).filter(|(a, b)| **a != *b);
     assert_eq!(
         differ.count() as u64,
@@ -101,6 +114,7 @@ async fn endpoints_change_while_the_load_runs_and_watchers_see_it() {
     assert!(cluster.close().await.is_empty());
     server.world.lock().unwrap().roles = None;
     assert_eq!(server.paths(""), before);
+    true
 }
 
 #[test]

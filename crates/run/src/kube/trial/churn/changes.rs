@@ -8,7 +8,6 @@ use tare_model::plan::Churn;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::until;
 use crate::kube::api::ApiClient;
 use crate::kube::api::kinds::CHURNED_SLICE;
 use crate::kube::objects::churn::{EmptyService, watched_slice};
@@ -19,6 +18,7 @@ use crate::now::unix_ns;
 const SWITCH_EVERY: Duration = Duration::from_secs(3);
 /// Most changes that the API server has not answered; further ones are not made, and counted as not written.
 const PENDING_MAX: usize = 64;
+const SECOND_NS: u64 = 1_000_000_000;
 /// How long the last answers of the API server may take.
 const LAST_WITHIN: Duration = Duration::from_secs(5);
 
@@ -33,6 +33,41 @@ pub(super) struct Changes {
     pub(super) window: (u64, u64),
 }
 
+/// The changes of services without pods, at even distances in the window.
+struct Planned {
+    per_second: u64,
+    begin_unix_ns: u64,
+    /// The number of changes in the whole window.
+    all: u64,
+    /// Number of the next change.
+    next: u64,
+}
+
+impl Planned {
+    /// Changes that were due before now are not made up for.
+    fn new(per_second: u32, (begin, end): (u64, u64), now_unix_ns: u64) -> Self {
+        let per_second = u64::from(per_second);
+        let until = |ns: u64| (per_second * ns.saturating_sub(begin)).div_ceil(SECOND_NS);
+        Self {
+            per_second,
+            begin_unix_ns: begin,
+            all: until(end),
+            next: until(now_unix_ns.min(end)),
+        }
+    }
+
+    /// When the next change is due; `None` after the last.
+    fn due_unix_ns(&self) -> Option<u64> {
+        let after_ns = || self.next * SECOND_NS / self.per_second;
+        (self.next < self.all).then(|| self.begin_unix_ns + after_ns())
+    }
+
+    /// Time between two changes; zero without changes.
+    fn pause(&self) -> Duration {
+        Duration::from_nanos(SECOND_NS.checked_div(self.per_second).unwrap_or(0))
+    }
+}
+
 /// A change that was made.
 enum Made {
     /// Of a service without pods; whether the API server stored it.
@@ -44,26 +79,19 @@ enum Made {
 impl Changes {
     /// Makes the changes until the end of the window. Returns the records.
     pub(super) async fn make(self) -> Vec<ChurnRecord> {
-        let now = Instant::now();
-        let begin = now + until(self.window.0);
-        let end = now + until(self.window.1);
-        let pause = match self.churn.changes {
-            0 => None,
-            per_second => Some(Duration::from_secs(1) / per_second),
-        };
+        let (now, now_unix_ns) = (Instant::now(), unix_ns());
+        let at = |ns: u64| now + Duration::from_nanos(ns.saturating_sub(now_unix_ns));
+        let end = at(self.window.1);
+        let mut empty = Planned::new(self.churn.changes, self.window, now_unix_ns);
         // The watched service is changed between two of the other changes.
-        let mut next_switch = begin + pause.map_or(Duration::ZERO, |p| p / 2);
-        let mut next_empty = pause.map(|_| begin);
-        let late_ns = unix_ns().saturating_sub(self.window.0);
-        // Changes that were due before the watchers ran are not made up for.
-        let missed = pause.map_or(0, |p| late_ns / p.as_nanos() as u64);
-        let (mut planned, mut switches) = (missed, 0_usize);
+        let mut next_switch = at(self.window.0) + empty.pause() / 2;
+        let mut switches = 0_usize;
         let mut made = Vec::new();
         let mut pending: JoinSet<Made> = JoinSet::new();
         loop {
             let switch = Some(next_switch).filter(|at| *at + SWITCH_EVERY <= end);
-            let empty = next_empty.filter(|at| *at < end);
-            let Some(next) = switch.into_iter().chain(empty).min() else {
+            let due = empty.due_unix_ns().map(at);
+            let Some(next) = switch.into_iter().chain(due).min() else {
                 break;
             };
             sleep_until(next).await;
@@ -76,10 +104,9 @@ impl Changes {
                 pending.spawn(self.switch(switches % self.servers.len()));
             } else {
                 if pending.len() < PENDING_MAX {
-                    pending.spawn(self.change(planned));
+                    pending.spawn(self.change(empty.next));
                 }
-                planned += 1;
-                next_empty = next_empty.zip(pause).map(|(at, pause)| at + pause);
+                empty.next += 1;
             }
         }
         let rest = async {
@@ -101,6 +128,7 @@ impl Changes {
             ChurnRecord::Switch { sent_unix_ns, .. } => *sent_unix_ns,
             _ => 0,
         });
+        let planned = empty.all;
         records.push(ChurnRecord::Changes { planned, written });
         records
     }
@@ -128,5 +156,39 @@ impl Changes {
                 written_unix_ns: written.then(unix_ns),
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The instants of all changes that are made, and their number in the whole window.
+    fn made(per_second: u32, late_ns: u64) -> (Vec<u64>, u64) {
+        let begin = 7 * SECOND_NS;
+        let window = (begin, begin + SECOND_NS);
+        let mut planned = Planned::new(per_second, window, begin + late_ns);
+        let mut made = Vec::new();
+        while let Some(due) = planned.due_unix_ns() {
+            made.push(due - begin);
+            planned.next += 1;
+        }
+        (made, planned.all)
+    }
+
+    #[test]
+    fn as_many_changes_are_planned_however_late_they_begin() {
+        assert_eq!(made(0, 0), (vec![], 0));
+        assert_eq!(
+            made(4, 0),
+            (vec![0, 250_000_000, 500_000_000, 750_000_000], 4)
+        );
+        assert_eq!(made(3, 0), (vec![0, 333_333_333, 666_666_666], 3));
+        assert_eq!(
+            made(4, 250_000_000),
+            (vec![250_000_000, 500_000_000, 750_000_000], 4)
+        );
+        assert_eq!(made(4, 250_000_001), (vec![500_000_000, 750_000_000], 4));
+        assert_eq!(made(4, 9 * SECOND_NS), (vec![], 4));
     }
 }
