@@ -113,10 +113,13 @@ mod tests {
         if pin::allowed().unwrap().len() < 2 {
             return assert_eq!(core_to_core_ns(), None);
         }
-        // Other tests may keep the cores busy during a measurement.
-        let found: Vec<f64> = (0..50).filter_map(|_| core_to_core_ns()).collect();
-        let least = found.iter().copied().fold(f64::INFINITY, f64::min);
-        assert!((1.0..2_000.0).contains(&least), "{found:?}");
+        // Other processes may keep the cores busy during most measurements.
+        let (until, mut least) = (Instant::now() + Duration::from_secs(60), f64::INFINITY);
+        while least >= 2_000.0 {
+            assert!(Instant::now() < until, "{least}");
+            least = least.min(core_to_core_ns().unwrap_or(least));
+        }
+        assert!(least >= 1.0, "{least}");
     }
 
     #[test]

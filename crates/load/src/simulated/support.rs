@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use tare_analysis::LoadStream;
 use tare_model::load::schedule::SchedulePlan;
@@ -145,6 +146,21 @@ fn check(r: &LoadResult) {
     assert_eq!(r.latency_ns.count, r.counts.ok);
     assert_eq!(r.service_time_ns.count, r.counts.ok);
     assert_eq!(r.lateness_ns.count, r.wait_ns.count);
+}
+
+/// Runs until `seen`, for up to a minute: where the machine stops during a short window, there is
+/// nothing to see.
+pub(crate) fn run_until(
+    run: impl Fn() -> LoadResult,
+    seen: impl Fn(&LoadResult) -> bool,
+) -> LoadResult {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let r = run();
+        if seen(&r) || Instant::now() > until {
+            return r;
+        }
+    }
 }
 
 /// The number of slots that ended in `class`.

@@ -59,18 +59,25 @@ fn thread_cpu_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
+    /// It never uses less. A virtual machine may charge stolen time to the thread, and a core may
+    /// become slower after the calibration: so one try without much more is enough.
     #[test]
     fn cpu_work_uses_the_given_time() {
-        let cpu = CpuWork::calibrate();
         for ns in [20_000, 1_000_000, 20_000_000] {
-            let start = thread_cpu_ns();
-            cpu.spend(ns);
-            let spent = thread_cpu_ns() - start;
-            assert!(spent >= ns, "{spent} of {ns}");
-            // Other processes do not affect CPU time; the margin is for page faults.
-            assert!(spent < ns + ns / 2 + 200_000, "{spent} of {ns}");
+            let (until, mut least) = (Instant::now() + Duration::from_secs(60), u64::MAX);
+            while least >= ns + ns / 2 + 200_000 {
+                assert!(Instant::now() < until, "{least} of {ns}");
+                let cpu = CpuWork::calibrate();
+                let start = thread_cpu_ns();
+                cpu.spend(ns);
+                let spent = thread_cpu_ns() - start;
+                assert!(spent >= ns, "{spent} of {ns}");
+                least = least.min(spent);
+            }
         }
     }
 }

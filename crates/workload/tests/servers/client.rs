@@ -94,14 +94,23 @@ pub(crate) async fn start_front(
     graph: &ServiceGraph,
     back: SocketAddr,
 ) -> (Server, Receiver<String>) {
-    let back = Upstream::new(back.to_string(), "back");
+    start_alone(graph, "front", ("back", back)).await
+}
+
+/// Starts a service of a graph alone, which has one upstream at this address.
+pub(crate) async fn start_alone(
+    graph: &ServiceGraph,
+    service: &str,
+    (name, at): (&str, SocketAddr),
+) -> (Server, Receiver<String>) {
+    let upstream = Upstream::new(at.to_string(), name);
     let spec = WorkloadSpec {
         schema_version: tare_model::SCHEMA_VERSION,
         graph: graph.clone(),
-        service: "front".to_owned(),
+        service: service.to_owned(),
         instance: "test-0".to_owned(),
         listen: "127.0.0.1:0".to_owned(),
-        upstreams: [("back".to_owned(), back)].into(),
+        upstreams: [(name.to_owned(), upstream)].into(),
         seed: 1,
     };
     Server::start(&spec).await.unwrap()

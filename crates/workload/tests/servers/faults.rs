@@ -1,13 +1,11 @@
 //! Failures: every request gets an answer, and no request hangs.
 
-use std::time::Duration;
-
 use serde_json::json;
 use tare_model::graph::builtin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::{BOUND, address, counted, get, graph, raw, start, start_front};
+use crate::client::{BOUND, address, counted, get, graph, raw, start, start_alone, start_front};
 use crate::probes;
 
 #[tokio::test]
@@ -72,26 +70,45 @@ impl Relay {
     }
 }
 
-/// `front` calls `back` through a relay, which cuts the connection during the call.
+/// Answers one request, on a new connection.
+async fn answer_one(listener: &TcpListener) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        stream.read_buf(&mut request).await.unwrap();
+    }
+    let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    stream.write_all(answer).await.unwrap();
+}
+
+/// `front` calls `back` through a relay, which cuts the connection during the call: when `back` has
+/// called `store`, which does not answer.
 async fn cut_during_a_call(protocol: &str, path: &str) {
-    let two = graph(json!([
+    let chain = graph(json!([
         {"name": "front", "protocol": "http", "endpoints": [
             {"path": "/", "calls": [{"service": "back", "path": path}]}]},
         {"name": "back", "protocol": protocol, "endpoints": [
-            {"path": path, "delay_us": 1_000_000}]},
+            {"path": path, "calls": [{"service": "store", "path": "/"}]}]},
+        {"name": "store", "protocol": "http", "endpoints": [{"path": "/"}]},
     ]));
-    let instance = start(&two, 1).await;
-    let back = address(&instance, "back");
-    let relay = Relay::start(back, "127.0.0.1:0").await;
+    let store = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let store_at = store.local_addr().unwrap();
+    let (back, _events) = start_alone(&chain, "back", ("store", store_at)).await;
+    let relay = Relay::start(back.address(), "127.0.0.1:0").await;
     let through = relay.address.to_string();
-    let (front, mut events) = start_front(&two, relay.address).await;
-    tokio::time::timeout(BOUND, front.ready()).await.unwrap();
+    let (front, mut events) = start_front(&chain, relay.address).await;
+    let ready = async {
+        tokio::join!(back.ready(), answer_one(&store));
+        front.ready().await;
+    };
+    tokio::time::timeout(BOUND, ready).await.unwrap();
     let asked = get(front.address(), "/");
     let cut = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        let (unanswered, _) = store.accept().await.unwrap();
         relay.cut().await;
+        unanswered
     };
-    let (answer, ()) = tokio::time::timeout(BOUND, async { tokio::join!(asked, cut) })
+    let (answer, _unanswered) = tokio::time::timeout(BOUND, async { tokio::join!(asked, cut) })
         .await
         .unwrap();
     assert_eq!(answer.status, 503, "{}", answer.text());
@@ -103,10 +120,9 @@ async fn cut_during_a_call(protocol: &str, path: &str) {
             .contains("back is not reachable")
     );
     // The next request reconnects.
-    let relay = Relay::start(back, &through).await;
-    let again = tokio::time::timeout(BOUND, get(front.address(), "/"))
-        .await
-        .unwrap();
+    let relay = Relay::start(back.address(), &through).await;
+    let again = async { tokio::join!(get(front.address(), "/"), answer_one(&store)).0 };
+    let again = tokio::time::timeout(BOUND, again).await.unwrap();
     assert_eq!(again.status, 200, "{}", again.text());
     assert_eq!(events.recv().await.unwrap(), "back is reachable again");
     relay.cut().await;

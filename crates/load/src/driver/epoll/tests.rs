@@ -5,6 +5,17 @@ use std::io::Write;
 use super::*;
 use rustix::net::{bind, getsockname, listen};
 
+/// How long a test waits for what must happen, so that a slow machine fails no test.
+const LIMIT_NS: u64 = 60_000_000_000;
+
+/// Repeats `seen` until it is true.
+fn until(mut seen: impl FnMut() -> bool) {
+    let end = clock() + LIMIT_NS;
+    while !seen() {
+        assert!(clock() < end, "not seen within a minute");
+    }
+}
+
 #[test]
 fn a_local_shortage_is_not_a_failure_of_the_peer() {
     for errno in [Errno::ADDRNOTAVAIL, Errno::MFILE, Errno::NFILE] {
@@ -26,11 +37,12 @@ fn an_unfinished_connection_attempt_does_not_count_as_open() {
     listen(&listener, 0).unwrap();
     let to = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
     let mut driver = EpollDriver::new(Pace::Spin).unwrap();
-    for id in 0..8 {
+    driver.connect(0, to).unwrap();
+    until(|| driver.connected(0) == Ok(()));
+    assert!((1..100).any(|id| {
         driver.connect(id, to).unwrap();
-    }
-    assert_eq!(driver.connected(0), Ok(()));
-    assert_eq!(driver.connected(7), Err(Fault::WouldBlock));
+        driver.connected(id) == Err(Fault::WouldBlock)
+    }));
 }
 
 #[test]
@@ -38,17 +50,14 @@ fn a_timer_ends_waits_with_nanosecond_resolution() {
     let mut driver = EpollDriver::with_timer(Pace::Sleep).unwrap();
     assert!(driver.timer.is_some());
     let wait_ns = 300_000;
-    let mut waits: Vec<u64> = (0..20)
-        .map(|_| {
-            let before = clock();
-            assert_eq!(driver.poll(wait_ns), Ok(0));
-            clock() - before
-        })
-        .collect();
-    waits.sort_unstable();
-    assert!(waits[0] >= wait_ns, "{waits:?}");
-    // Only the shortest wait is checked, because others may be late on a busy machine.
-    assert!(waits[0] < 1_000_000, "{waits:?}");
+    // On a busy machine most waits end late.
+    until(|| {
+        let before = clock();
+        assert_eq!(driver.poll(wait_ns), Ok(0));
+        let waited_ns = clock() - before;
+        assert!(waited_ns >= wait_ns, "{waited_ns}");
+        waited_ns < 1_000_000
+    });
 }
 
 #[test]
@@ -56,9 +65,9 @@ fn an_expiration_after_its_wait_is_discarded() {
     let (mut driver, mut peer) = connected(Pace::Spin);
     driver.timer = Some(Timer::new(&driver.epoll).unwrap());
     peer.write_all(b"0123").unwrap();
-    assert_eq!(driver.poll(1_000_000_000), Ok(1));
+    assert_eq!(driver.poll(LIMIT_NS), Ok(1));
     peer.write_all(b"4567").unwrap();
-    assert_eq!(driver.poll(1_000_000), Ok(1));
+    until(|| driver.poll(1_000_000) == Ok(1));
     let armed = clock();
     while clock() - armed < 3_000_000 {}
     assert_eq!(driver.poll(0), Ok(0));
@@ -85,10 +94,7 @@ fn sent(driver: &EpollDriver, peer: &mut std::net::TcpStream, bytes: &[u8]) -> (
     let fd = driver.fd(0).unwrap();
     let mut there = vec![0; bytes.len()];
     while recv(fd, &mut there[..], RecvFlags::PEEK).map(|(read, _)| read) != Ok(bytes.len()) {
-        assert!(
-            clock() - before < 10_000_000_000,
-            "the bytes did not arrive"
-        );
+        assert!(clock() - before < LIMIT_NS, "the bytes did not arrive");
     }
     (before, clock())
 }
@@ -96,15 +102,11 @@ fn sent(driver: &EpollDriver, peer: &mut std::net::TcpStream, bytes: &[u8]) -> (
 /// Reads one byte at a time until one has a timestamp: the kernel begins to record them some time
 /// after the first request for them.
 fn prove(driver: &mut EpollDriver, peer: &mut std::net::TcpStream) {
-    for _ in 0..5_000 {
+    until(|| {
         sent(driver, peer, b"x");
         assert_eq!(driver.recv(0, &mut [0; 64]), Ok(1));
-        if driver.may_read_later() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    panic!("no byte has a timestamp");
+        driver.may_read_later()
+    });
 }
 
 /// The clocks of the driver and of timestamps are read one after the other, and the system's time
@@ -118,7 +120,7 @@ fn bytes_read_later_have_the_time_of_their_arrival() {
     let (mut ready, mut buffer) = (Vec::new(), [0; 64]);
     // The socket has shown no timestamp yet, so its first bytes end the wait.
     peer.write_all(b"first").unwrap();
-    let far = clock() + 60_000_000_000;
+    let far = clock() + LIMIT_NS;
     assert!(driver.wait(clock(), far, &mut ready) < far);
     assert_eq!(driver.recv(0, &mut buffer), Ok(5));
     assert_eq!(driver.arrival(0), None);
@@ -126,9 +128,10 @@ fn bytes_read_later_have_the_time_of_their_arrival() {
 
     let (before, after) = sent(&driver, &mut peer, b"second");
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let until = clock() + 1_000_000;
-    let now = driver.wait(clock(), until, &mut ready);
-    assert!(now >= until - 200_000, "the wait ended before its sleep");
+    let begin = clock();
+    let end = begin + 1_000_000;
+    let now = driver.wait(begin, end, &mut ready);
+    assert!(now >= end - 200_000, "the wait ended before its sleep");
     while ready.is_empty() {
         driver.wait(clock(), clock(), &mut ready);
     }
@@ -176,11 +179,11 @@ fn a_thread_that_spins_requests_no_arrivals() {
     assert!(driver.arrivals.is_none());
 }
 
-/// Waits up to a second for a report; `None` without one.
+/// Waits up to a minute for a report; `None` without one.
 fn waited(driver: &mut EpollDriver) -> Option<Ready> {
     let mut ready = Vec::new();
     let now = driver.now();
-    driver.wait(now, now + 1_000_000_000, &mut ready);
+    driver.wait(now, now + LIMIT_NS, &mut ready);
     assert!(ready.len() <= 1, "{ready:?}");
     ready.first().copied()
 }
@@ -220,7 +223,7 @@ fn the_end_is_reported_until_the_connection_is_closed() {
     peer.write_all(b"last").unwrap();
     drop(peer);
     let mut buffer = [0; 64];
-    assert!((0..1000).any(|_| waited(&mut driver).unwrap().hangup));
+    until(|| waited(&mut driver).unwrap().hangup);
     assert_eq!(driver.recv(0, &mut buffer), Ok(4));
     for _ in 0..3 {
         let ready = waited(&mut driver).unwrap();

@@ -15,7 +15,7 @@ use crate::target::Targets;
 use crate::target::tls::{TlsError, peers};
 
 use super::driver::{SimDriver, SimServer, Step};
-use super::support::{MS, errors_of, ok_response, spec};
+use super::support::{MS, errors_of, ok_response, run_until, spec};
 
 mod server;
 mod silent;
@@ -31,7 +31,7 @@ fn of(tls: TlsSpec) -> LoadSpec {
         arrivals: Default::default(),
     };
     s.duration_ns = 200 * MS;
-    s.timeout_ns = 20_000 * MS;
+    s.timeout_ns = 60_000 * MS;
     s.connections = 4;
     s.tls = Some(tls);
     s
