@@ -4,6 +4,9 @@ pub mod agent;
 mod agent_records;
 pub mod environment;
 pub mod envoy;
+#[cfg(test)]
+#[path = "../tests/support/executable.rs"]
+mod executable;
 pub mod experiment;
 pub mod fingerprint;
 pub mod image;

@@ -38,7 +38,7 @@ fn kubeconfig(dir: &Path, servers: &[(&str, &Server)]) -> PathBuf {
 }
 
 fn plan(dir: &Path) {
-    let text = "name: two\nenvironment: kubernetes\nkubernetes: {ready_within_s: 5}\n\
+    let text = "name: two\nenvironment: kubernetes\nkubernetes: {ready_within_s: 60}\n\
         workload: {graph: emojivoto, instances: 1}\nmeshes: [bare]\n\
         load: {rate: 300, connections: 2, duration: 1s, warmup: 0s}\nrepeats: 3\n";
     std::fs::write(dir.join("two.yaml"), text).unwrap();
@@ -266,7 +266,7 @@ async fn ctrl_c_ends_the_deep_checks_cleanly() {
     let dir = tempfile::tempdir().unwrap();
     plan(dir.path());
     let text = std::fs::read_to_string(dir.path().join("two.yaml")).unwrap();
-    let text = text.replace("ready_within_s: 5", "ready_within_s: 3600");
+    let text = text.replace("ready_within_s: 60", "ready_within_s: 3600");
     std::fs::write(dir.path().join("two.yaml"), text).unwrap();
     let config = kubeconfig(dir.path(), &[("blue", &blue)]);
     let child = tare(dir.path(), &config, &DOCTOR).spawn().unwrap();

@@ -6,10 +6,14 @@
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod simulated;
 
+#[path = "../../run/tests/support/executable.rs"]
+mod executable;
+
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use executable::executable;
 use simulated::rbac::Roles;
 use simulated::server::Server;
 use tokio::process::Command;
@@ -85,7 +89,7 @@ async fn a_detached_run_survives_the_death_of_its_pod_and_leaves_nothing_after_c
         server: &server,
         dir: dir.path(),
     };
-    let text = "name: two\nenvironment: kubernetes\nkubernetes: {ready_within_s: 5}\n\
+    let text = "name: two\nenvironment: kubernetes\nkubernetes: {ready_within_s: 60}\n\
         workload: {graph: emojivoto, instances: 1}\nmeshes: [bare]\n\
         load: {rate: 300, connections: 2, duration: 1s, warmup: 0s}\nrepeats: 3\n";
     std::fs::write(dir.path().join("two.yaml"), text).unwrap();
@@ -242,14 +246,8 @@ async fn meshes_travel_with_their_charts_and_their_role() {
         server: &server,
         dir: dir.path(),
     };
-    std::fs::write(dir.path().join("text"), HELM).unwrap();
     let helm = dir.path().join("helm");
-    // Another process writes it: while this one has it open, it could not be executed.
-    let written = std::process::Command::new("sh")
-        .args(["-c", "cp text helm && chmod 755 helm"])
-        .current_dir(dir.path())
-        .status();
-    assert!(written.unwrap().success());
+    executable(&helm, HELM);
     let text = "name: mesh\nenvironment: kubernetes\nmeshes: [bare, istio/minimal]\nrepeats: 3\n\
         load: {rate: 100, connections: 2, duration: 1s, warmup: 0s}\n";
     std::fs::write(dir.path().join("mesh.yaml"), text).unwrap();

@@ -10,7 +10,11 @@ use tare_report::{
     load_run, render_gate_junit, render_gate_markdown, render_page, render_table, summarise,
 };
 
+#[path = "../../run/tests/support/executable.rs"]
+mod executable;
 mod support;
+
+use executable::executable;
 
 const PLAN: &str = "load: {rate: 100, duration: 8s, warmup: 0s}";
 
@@ -154,7 +158,7 @@ const WIDE: &str = "margins: {p50: 100%, p99: 100%, cpu: 100%, memory: 100%}";
 fn slow_envoy(dir: &Path) -> PathBuf {
     let planted = dir.join("cpu-2000");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/planted-envoy");
-    std::fs::copy(script, &planted).unwrap();
+    executable(&planted, &std::fs::read_to_string(script).unwrap());
     planted
 }
 

@@ -1,15 +1,17 @@
 //! `tare image`: pushes to a registry, and imports with the commands of clusters.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+#[path = "../../run/tests/support/executable.rs"]
+mod executable;
 #[path = "image/registry.rs"]
 mod registry;
 
+use executable::executable;
 use registry::{Login, Registry, sha256};
 
 /// Returns a directory with static programs of two architectures: ELF headers with one program header.
@@ -60,9 +62,7 @@ fn log_in(dir: &Path, config: &Value) {
 
 /// Writes an executable script and returns a PATH with it before all others.
 fn stub(dir: &Path, name: &str, script: &str) -> String {
-    let path = dir.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&dir.join(name), &format!("#!/bin/sh\n{script}\n"));
     format!("{}:{}", dir.display(), std::env::var("PATH").unwrap())
 }
 

@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+#[path = "../../run/tests/support/executable.rs"]
+mod executable;
 #[path = "support/judged.rs"]
 mod judged;
 
+use executable::executable;
 use judged::{exit_code, judged};
 
 /// Time limit, longer than a busy machine takes for anything that the tests wait for.
@@ -377,8 +380,7 @@ fn ctrl_c_before_the_first_trial_ends_at_once() {
     let dir = folder();
     // An Envoy that never prints its version, for which tare waits.
     let envoy = dir.path().join("envoy");
-    std::fs::write(&envoy, "#!/bin/sh\nexec sleep 60\n").unwrap();
-    std::fs::set_permissions(&envoy, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&envoy, "#!/bin/sh\nexec sleep 60\n");
     let child = tare(dir.path())
         .args(["run", "short.yaml", "--out", "out"])
         .env("TARE_ENVOY", &envoy)

@@ -162,8 +162,12 @@ pub(crate) const DOCUMENTS: [(&str, &str); 2] = [
 /// # Errors
 /// When the request fails, the document does not exist, or it exceeds the limits of size and time.
 pub(crate) async fn document(socket: &Path, path: &str) -> Result<Vec<u8>, ProbeError> {
+    document_within(socket, path, DOCUMENT).await
+}
+
+async fn document_within(socket: &Path, path: &str, limits: Limits) -> Result<Vec<u8>, ProbeError> {
     let stream = UnixStream::connect(socket).await?;
-    let response = probe::get(stream, AUTHORITY, path, DOCUMENT).await?;
+    let response = probe::get(stream, AUTHORITY, path, limits).await?;
     match response.status {
         200 => Ok(response.body),
         status => Err(ProbeError::Answer(format!("{path}: status {status}"))),
@@ -181,8 +185,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
-    /// Requests a document of this length. Without a length, the server accepts the connection and
-    /// never responds.
+    /// Requests a document of this length, without haste. Without a length, the server accepts the
+    /// connection and never responds, and the time limit is that of all documents.
     async fn document_of(bytes: Option<usize>) -> Result<usize, String> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("admin.sock");
@@ -198,7 +202,11 @@ mod tests {
             // The write fails when the client stops reading at its limit.
             let _ = stream.write_all(&vec![b' '; bytes]).await;
         });
-        let came = document(&socket, "/config_dump").await;
+        let mut limits = DOCUMENT;
+        if bytes.is_some() {
+            limits.within = std::time::Duration::from_secs(60);
+        }
+        let came = document_within(&socket, "/config_dump", limits).await;
         serving.abort();
         came.map(|json| json.len()).map_err(|e| e.to_string())
     }

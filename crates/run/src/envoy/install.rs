@@ -240,6 +240,7 @@ pub(crate) fn digest(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::executable::executable;
     use std::collections::BTreeMap;
 
     pub(in crate::envoy) fn sha256_of_text(text: &str) -> String {
@@ -251,8 +252,7 @@ pub(super) mod tests {
 
     fn program(dir: &Path, name: &str, script: &str) -> PathBuf {
         let path = dir.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        wheel::make_executable(&path).unwrap();
+        executable(&path, &format!("#!/bin/sh\n{script}\n"));
         path
     }
 

@@ -138,7 +138,7 @@ fn take(target: &Path, version: &str, ready: &Path) -> io::Result<()> {
     make_executable(&program)
 }
 
-pub(super) fn make_executable(path: &Path) -> io::Result<()> {
+fn make_executable(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
@@ -149,14 +149,14 @@ mod tests {
     use tare_model::mesh::ENVOY_VERSIONS;
 
     use crate::envoy::install::{self, VERSION, tests::sha256_of_text};
+    use crate::executable::executable;
 
     /// Settings whose PATH has only a `python3` that runs this script.
     fn settings(dir: &Path, python: &str) -> Settings {
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).unwrap();
         let path = bin.join("python3");
-        fs::write(&path, format!("#!/bin/sh\n{python}\n")).unwrap();
-        make_executable(&path).unwrap();
+        executable(&path, &format!("#!/bin/sh\n{python}\n"));
         Settings {
             program: None,
             path: vec![bin],

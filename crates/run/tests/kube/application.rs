@@ -11,7 +11,7 @@ use tare_run::kube::{mesh_role, role_yaml};
 
 use super::rbac::Roles;
 use super::server::Server;
-use super::{INJECTED, deploy, environment, folder, prepared, whole_trial};
+use super::{INJECTED, deploy, environment, folder, prepared, set, whole_trial};
 
 /// A front end with two containers and a named port, its backend with two pods, and a secret.
 const MANIFESTS: &str = "
@@ -70,7 +70,7 @@ fn plan(server: &Server, dir: &Path, manifests: &str) -> Plan {
     std::fs::create_dir_all(dir.join("k8s")).unwrap();
     std::fs::write(dir.join("k8s/all.yaml"), manifests).unwrap();
     let text = format!(
-        "environment: kubernetes\nkubernetes: {{kubeconfig: {}, ready_within_s: 2}}\n\
+        "environment: kubernetes\nkubernetes: {{kubeconfig: {}, ready_within_s: 60}}\n\
          workload:\n  graph:\n    name: shop\n    application: {{manifests: [k8s], exclude: [Job/import]}}\n    \
          services: [{{name: web-svc, protocol: http, port: 80, endpoints: [{{path: /items}}]}}]\n    \
          mixes: [{{name: default, endpoints: [{{name: items, service: web-svc, path: '/items?n=1'}}]}}]\n\
@@ -192,7 +192,10 @@ async fn manifests_of_the_user_are_deployed_bare_and_in_a_mesh_and_removed() {
 async fn failure(server: &Server, manifests: &str) -> String {
     let before = server.paths("");
     let home = tempfile::tempdir().unwrap();
-    let plan = plan(server, home.path(), manifests);
+    let mut plan = plan(server, home.path(), manifests);
+    if server.world.lock().unwrap().never_ready {
+        set(&mut plan, |k| k.ready_within_s = 2);
+    }
     let mut cluster = prepared(&plan).await;
     let dir = folder();
     let deployed = deploy(&mut cluster, &plan, "bare", dir.path()).await;

@@ -150,6 +150,7 @@ async fn pods_without_their_sidecar_are_recreated_and_reported() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 2, INJECTED);
     plan.workload.graph.services[1].replicas = 2;
+    set(&mut plan, |k| k.ready_within_s = 60);
     let mut cluster = prepared(&plan).await;
     server.world.lock().unwrap().uninjected_pods = 4;
     let dir = folder();
@@ -354,7 +355,8 @@ async fn whole_trial(cluster: &mut Kubernetes, plan: &Plan, mesh: &str) {
 #[tokio::test]
 async fn a_run_uses_exactly_the_rights_of_the_printed_role() {
     let server = Server::start(3).await;
-    let plan = plan(&server, 2, INJECTED);
+    let mut plan = plan(&server, 2, INJECTED);
+    set(&mut plan, |k| k.ready_within_s = 60);
     let roles = Roles::read(&role_yaml(plan.kubernetes.as_ref().unwrap()));
     {
         let mut world = server.world.lock().unwrap();

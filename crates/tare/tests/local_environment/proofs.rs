@@ -7,10 +7,15 @@ use std::time::{Duration, Instant};
 use tare_model::layout::{CONFIG, LOGS};
 use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
 use tare_model::record::ProxySettings;
-use tare_model::trial::Proof;
+use tare_model::trial::{Event, EventKind, Proof};
 use tare_run::environment::{Deployed, Environment, Phase};
 use tare_run::envoy::install;
 use tare_run::local::probe;
+
+#[path = "../../../run/tests/support/executable.rs"]
+mod executable;
+
+use executable::executable;
 
 use crate::bench::{Bench, all_hold, bare, claims, envoy, is_running, placed, send, strict};
 
@@ -52,10 +57,21 @@ async fn whole_trial_on(mut bench: Bench) -> Vec<Proof> {
         .unwrap();
     all_hold(&proofs);
     send(&deployment, 5).await;
-    let phase = Phase::After { load_sent: 10 };
-    proofs.extend(bench.local.prove(&mut deployment, phase).await.unwrap());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let after = loop {
+        let phase = Phase::After { load_sent: 10 };
+        let after = bench.local.prove(&mut deployment, phase).await.unwrap();
+        let is_late = |e: &Event| e.kind == EventKind::ProxyConfigMissing;
+        let (late, others): (Vec<_>, Vec<_>) = deployment.exited().into_iter().partition(is_late);
+        assert_eq!(others, []);
+        // A slow machine may exceed the time limit of a document.
+        if late.is_empty() {
+            break after;
+        }
+        assert!(Instant::now() < deadline, "{late:?}");
+    };
+    proofs.extend(after);
     all_hold(&proofs);
-    assert_eq!(deployment.exited(), []);
     let mesh = &bench.plan.meshes[0];
     let meshed = mesh.data_plane == DataPlaneKind::EnvoySidecar;
     let meshed = meshed && [Placement::Both, Placement::Client].contains(&mesh.settings.placement);
@@ -337,9 +353,7 @@ async fn a_mesh_runs_the_envoy_that_it_names() {
         starts.display(),
         found.program.display()
     );
-    std::fs::write(&program, script).unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&program, executable).unwrap();
+    executable(&program, &script);
     let mut mesh = envoy();
     let named = tare_model::mesh::EnvoyProgram::new(program.to_str().unwrap());
     mesh.settings.envoy = Some(named.unwrap());

@@ -15,6 +15,9 @@ const RIGHTS_OF_RUN: [(&str, &str, &str); 3] = [
     ("*", "*", "no"),
 ];
 
+/// How often the cluster is asked, every half second, whether it has applied new bindings.
+const TRIES: usize = 120;
+
 /// An account. Dropping it removes it from the cluster, and its kubeconfig from the disk.
 pub(crate) struct Account {
     /// Name of the account, in the namespace `default`, and the beginning of the names of its bindings.
@@ -131,10 +134,10 @@ impl Account {
                 String::from_utf8_lossy(&answer.stdout).trim().to_owned()
             };
             // The cluster applies new bindings with a delay.
-            let tries = (0..10)
+            let tries = (0..TRIES)
                 .take_while(|_| answer() != *may)
                 .inspect(|_| std::thread::sleep(Duration::from_millis(500)));
-            assert!(tries.count() < 10, "{verb} {what}: expected {may}");
+            assert!(tries.count() < TRIES, "{verb} {what}: expected {may}");
         }
     }
 
@@ -148,7 +151,7 @@ impl Account {
             String::from_utf8(doctor.output().unwrap().stdout).unwrap()
         };
         let mut printed = String::new();
-        for _ in 0..10 {
+        for _ in 0..TRIES {
             printed = doctor();
             if expected.iter().all(|line| printed.contains(line)) {
                 return;

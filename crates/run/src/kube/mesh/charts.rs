@@ -197,19 +197,15 @@ impl Helm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executable::executable;
 
     /// A script in place of Helm, which adds its arguments to the file `asked`, and writes them into the folder after
     /// `--destination`.
     fn stub(dir: &Path, charts: Charts) -> Helm {
         let program = dir.join("helm");
-        // Another process writes it: while this one has it open, it could not be executed.
-        let script = r##"printf '#!/bin/sh\necho "$@" >> "%s/asked"\necho "$@" > "$4/chart-1.tgz"\n' "$PWD" > helm
-            chmod 755 helm"##;
-        let written = std::process::Command::new("sh")
-            .args(["-c", script])
-            .current_dir(dir)
-            .status();
-        assert!(written.unwrap().success());
+        let dir = dir.display();
+        let script = format!("echo \"$@\" >> \"{dir}/asked\"\necho \"$@\" > \"$4/chart-1.tgz\"");
+        executable(&program, &format!("#!/bin/sh\n{script}\n"));
         Helm::of_test(program, charts)
     }
 
