@@ -38,10 +38,14 @@ impl CpuWork {
             if left == 0 {
                 return;
             }
-            // A little less than the rest, because reading the clock also takes time.
-            let rounds = left.min(CHUNK_NS) as f64 * self.rounds_per_ns * 0.95;
-            work(rounds as u64);
+            work(self.rounds(left));
         }
+    }
+
+    /// The work until the next reading of the clock. A little less than what is left, because reading
+    /// the clock also takes time.
+    fn rounds(self, left_ns: u64) -> u64 {
+        (left_ns.min(CHUNK_NS) as f64 * self.rounds_per_ns * 0.95) as u64
     }
 }
 
@@ -62,6 +66,16 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn no_work_between_two_readings_is_more_than_what_is_left() {
+        let rounds_per_ns = 0.5;
+        let cpu = CpuWork { rounds_per_ns };
+        for left_ns in [1, 20_000, CHUNK_NS, 20_000_000] {
+            let needed_ns = cpu.rounds(left_ns) as f64 / rounds_per_ns;
+            assert!(needed_ns <= left_ns.min(CHUNK_NS) as f64, "{needed_ns}");
+        }
+    }
 
     /// It never uses less. A virtual machine may charge stolen time to the thread, and a core may
     /// become slower after the calibration: so one try without much more is enough.

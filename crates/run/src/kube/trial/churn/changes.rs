@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tare_model::churn::ChurnRecord;
+use tare_model::load::Arrivals;
+use tare_model::load::schedule::{Schedule, SchedulePlan, Slot};
 use tare_model::plan::Churn;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -18,7 +20,6 @@ use crate::now::unix_ns;
 const SWITCH_EVERY: Duration = Duration::from_secs(3);
 /// Most changes that the API server has not answered; further ones are not made, and counted as not written.
 const PENDING_MAX: usize = 64;
-const SECOND_NS: u64 = 1_000_000_000;
 /// How long the last answers of the API server may take.
 const LAST_WITHIN: Duration = Duration::from_secs(5);
 
@@ -33,39 +34,19 @@ pub(super) struct Changes {
     pub(super) window: (u64, u64),
 }
 
-/// The changes of services without pods, at even distances in the window.
-struct Planned {
-    per_second: u64,
-    begin_unix_ns: u64,
-    /// The number of changes in the whole window.
-    all: u64,
-    /// Number of the next change.
-    next: u64,
-}
-
-impl Planned {
-    /// Changes that were due before now are not made up for.
-    fn new(per_second: u32, (begin, end): (u64, u64), now_unix_ns: u64) -> Self {
-        let per_second = u64::from(per_second);
-        let until = |ns: u64| (per_second * ns.saturating_sub(begin)).div_ceil(SECOND_NS);
-        Self {
-            per_second,
-            begin_unix_ns: begin,
-            all: until(end),
-            next: until(now_unix_ns.min(end)),
-        }
-    }
-
-    /// When the next change is due; `None` after the last.
-    fn due_unix_ns(&self) -> Option<u64> {
-        let after_ns = || self.next * SECOND_NS / self.per_second;
-        (self.next < self.all).then(|| self.begin_unix_ns + after_ns())
-    }
-
-    /// Time between two changes; zero without changes.
-    fn pause(&self) -> Duration {
-        Duration::from_nanos(SECOND_NS.checked_div(self.per_second).unwrap_or(0))
-    }
+/// The changes of services without pods, evenly spaced from the start of the window.
+fn slots(per_second: u32, window_ns: u64) -> impl Iterator<Item = Slot> {
+    let plan = SchedulePlan {
+        rate_rps: f64::from(per_second),
+        arrivals: Arrivals::Constant,
+        seed: 0,
+        warmup_ns: 0,
+        window_ns,
+        connections: 1,
+    };
+    let schedule = (per_second > 0).then(|| Schedule::new(&plan, 0, 1));
+    let all = schedule.into_iter().flatten();
+    all.take_while(move |slot| slot.at_ns < window_ns)
 }
 
 /// A change that was made.
@@ -82,16 +63,21 @@ impl Changes {
         let (now, now_unix_ns) = (Instant::now(), unix_ns());
         let at = |ns: u64| now + Duration::from_nanos(ns.saturating_sub(now_unix_ns));
         let end = at(self.window.1);
-        let mut empty = Planned::new(self.churn.changes, self.window, now_unix_ns);
+        let per_second = self.churn.changes;
+        let slots = || slots(per_second, self.window.1 - self.window.0);
+        // Changes that were due before now are not made up for.
+        let late_ns = now_unix_ns.saturating_sub(self.window.0);
+        let mut due = slots().skip_while(|s| s.at_ns < late_ns).peekable();
         // The watched service is changed between two of the other changes.
-        let mut next_switch = at(self.window.0) + empty.pause() / 2;
+        let pause = Duration::from_secs(1).checked_div(per_second);
+        let mut next_switch = at(self.window.0) + pause.unwrap_or_default() / 2;
         let mut switches = 0_usize;
         let mut made = Vec::new();
         let mut pending: JoinSet<Made> = JoinSet::new();
         loop {
             let switch = Some(next_switch).filter(|at| *at + SWITCH_EVERY <= end);
-            let due = empty.due_unix_ns().map(at);
-            let Some(next) = switch.into_iter().chain(due).min() else {
+            let empty = due.peek().map(|s| at(self.window.0 + s.at_ns));
+            let Some(next) = switch.into_iter().chain(empty).min() else {
                 break;
             };
             sleep_until(next).await;
@@ -102,11 +88,10 @@ impl Changes {
                 switches += 1;
                 next_switch += SWITCH_EVERY;
                 pending.spawn(self.switch(switches % self.servers.len()));
-            } else {
-                if pending.len() < PENDING_MAX {
-                    pending.spawn(self.change(empty.next));
-                }
-                empty.next += 1;
+            } else if let Some(slot) = due.next()
+                && pending.len() < PENDING_MAX
+            {
+                pending.spawn(self.change(slot.index));
             }
         }
         let rest = async {
@@ -128,7 +113,7 @@ impl Changes {
             ChurnRecord::Switch { sent_unix_ns, .. } => *sent_unix_ns,
             _ => 0,
         });
-        let planned = empty.all;
+        let planned = slots().count() as u64;
         records.push(ChurnRecord::Changes { planned, written });
         records
     }
@@ -163,32 +148,14 @@ impl Changes {
 mod tests {
     use super::*;
 
-    /// The instants of all changes that are made, and their number in the whole window.
-    fn made(per_second: u32, late_ns: u64) -> (Vec<u64>, u64) {
-        let begin = 7 * SECOND_NS;
-        let window = (begin, begin + SECOND_NS);
-        let mut planned = Planned::new(per_second, window, begin + late_ns);
-        let mut made = Vec::new();
-        while let Some(due) = planned.due_unix_ns() {
-            made.push(due - begin);
-            planned.next += 1;
-        }
-        (made, planned.all)
-    }
-
     #[test]
-    fn as_many_changes_are_planned_however_late_they_begin() {
-        assert_eq!(made(0, 0), (vec![], 0));
-        assert_eq!(
-            made(4, 0),
-            (vec![0, 250_000_000, 500_000_000, 750_000_000], 4)
-        );
-        assert_eq!(made(3, 0), (vec![0, 333_333_333, 666_666_666], 3));
-        assert_eq!(
-            made(4, 250_000_000),
-            (vec![250_000_000, 500_000_000, 750_000_000], 4)
-        );
-        assert_eq!(made(4, 250_000_001), (vec![500_000_000, 750_000_000], 4));
-        assert_eq!(made(4, 9 * SECOND_NS), (vec![], 4));
+    fn changes_are_evenly_spaced_and_as_many_as_planned() {
+        let at = |per_second, window_ns| -> Vec<u64> {
+            slots(per_second, window_ns).map(|s| s.at_ns).collect()
+        };
+        assert!(at(0, 1_000_000_000).is_empty());
+        assert_eq!(at(3, 1_000_000_000), [0, 333_333_333, 666_666_667]);
+        assert_eq!(at(4, 500_000_000), [0, 250_000_000]);
+        assert_eq!(at(4, 500_000_001), [0, 250_000_000, 500_000_000]);
     }
 }
