@@ -21,7 +21,7 @@ pub mod rng;
 pub mod schemas;
 mod source;
 pub mod summary;
-mod text;
+pub mod text;
 pub mod units;
 
 pub use cause::innermost;

@@ -1,14 +1,39 @@
-//! Fragments of messages: quoted text, lists of names, and the valid name nearest to a typo.
+//! Fragments of messages: text from outside made safe to show, quoted text, lists of names, and the valid name
+//! nearest to a typo.
 
 /// Longest text that a message quotes, in characters; longer text is cut.
 const FRAGMENT_CHARS_MAX: usize = 60;
+
+/// Returns `text` with each character that [is hidden](is_hidden) escaped, such as `\u{1b}`: a name cannot move the
+/// cursor, change colours, or hide and reorder other text.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => out.extend(c.escape_unicode()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// Whether a terminal acts on this character instead of showing it: a control character, or one that is invisible or
+/// reorders text (Unicode's default ignorable and bidirectional formatting characters).
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
 
 /// A short form of `text` for a message, in backquotes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut short: String = text
         .chars()
         .take(FRAGMENT_CHARS_MAX)
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if is_hidden(c) { ' ' } else { c })
         .collect();
     if text.chars().nth(FRAGMENT_CHARS_MAX).is_some() {
         short.push_str("...");
@@ -48,7 +73,14 @@ pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{nearest, printable};
+
+    #[test]
+    fn hidden_characters_are_escaped() {
+        assert_eq!(printable("a\x1b[31mb\r\n"), "a\\u{1b}[31mb\\u{d}\\u{a}");
+        assert_eq!(printable("x\u{202e}y\u{9b}"), "x\\u{202e}y\\u{9b}");
+        assert_eq!(printable("Größe <b>"), "Größe <b>");
+    }
 
     #[test]
     fn a_typo_is_recognised_and_an_unrelated_name_is_not() {

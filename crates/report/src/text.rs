@@ -1,25 +1,6 @@
-//! Makes text from anywhere safe for a terminal.
+//! Fits text from anywhere into the width of a terminal.
 
-/// Returns `text` with control characters escaped, so that a name cannot move the cursor, change
-/// colours or hide other text.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control() || is_invisible(c);
-            let written: Vec<char> = if escaped {
-                c.escape_unicode().collect()
-            } else {
-                vec![c]
-            };
-            written
-        })
-        .collect()
-}
-
-/// Returns whether the character reorders or hides text.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
+pub(crate) use tare_model::text::printable;
 
 /// Returns `text` in at most `width` characters; an ellipsis ends a shortened text.
 pub(crate) fn fit(text: &str, width: usize) -> String {
@@ -55,13 +36,6 @@ pub(crate) fn wrap(text: &str, width: usize, first: &str, further: &str) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(printable("a\x1b[31mb\r\n"), "a\\u{1b}[31mb\\u{d}\\u{a}");
-        assert_eq!(printable("x\u{202e}y"), "x\\u{202e}y");
-        assert_eq!(printable("Größe <b>"), "Größe <b>");
-    }
 
     #[test]
     fn text_is_shortened_and_wrapped_to_the_width() {

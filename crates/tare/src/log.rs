@@ -1,7 +1,5 @@
 //! The log of tare's actions on standard error, which `-v` and `TARE_LOG` enable.
 
-use std::io::IsTerminal as _;
-
 use anyhow::{Context as _, ensure};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -31,8 +29,8 @@ pub(crate) fn start(verbose: u8) -> anyhow::Result<()> {
         },
     };
     let lines = fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(crate::terminal::err)
+        .with_ansi(false)
         .with_target(false)
         .with_timer(fmt::time::uptime());
     tracing_subscriber::registry()

@@ -9,6 +9,7 @@ mod cmd;
 mod log;
 mod progress;
 mod protobuf;
+mod terminal;
 mod web;
 
 /// Measure what a service mesh costs in latency, CPU and memory, with confidence intervals.

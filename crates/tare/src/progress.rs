@@ -1,13 +1,13 @@
 //! Progress of a run: a live line on a terminal, and a plain line per trial everywhere. Everything
 //! goes to standard error, so that standard output holds only the result.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tare_model::capacity::Capacity;
 use tare_model::plan::Plan;
 use tare_model::record::Progress;
+use tare_model::text::printable;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
 use tare_model::units::{format_duration_ns, format_rate};
 use tare_run::experiment::{Observer, Update};
@@ -70,7 +70,7 @@ impl Display {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
-        if std::io::stderr().is_terminal() {
+        if crate::terminal::err_is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
         let at_once = match plan.at_once {
@@ -131,12 +131,8 @@ impl Display {
             &self.cores,
         ];
         let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
-        self.bar.set_message(format!(
-            "{}{} | {}",
-            self.prefix,
-            text.join(" | "),
-            self.time_left()
-        ));
+        let line = format!("{}{} | {}", self.prefix, text.join(" | "), self.time_left());
+        self.bar.set_message(printable(&line));
     }
 
     /// Adds the trials of a block that is run again, which begins with `trial`.

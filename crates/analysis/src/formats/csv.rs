@@ -3,6 +3,7 @@
 
 use tare_model::hist::LatencySummary;
 use tare_model::load::{Counts, LoadResult};
+use tare_model::text::printable;
 
 /// The columns of [`load`].
 const COLUMNS: &str = "endpoint,measure,count,min_ns,mean_ns,p50_ns,p75_ns,p90_ns,p95_ns,\
@@ -10,17 +11,17 @@ const COLUMNS: &str = "endpoint,measure,count,min_ns,mean_ns,p50_ns,p75_ns,p90_n
                        planned,ok,error,timeout,in_flight,not_sent";
 
 /// Encodes a field of a row, quoted if necessary. Text that a spreadsheet would run as a formula
-/// gets an apostrophe before it.
+/// gets an apostrophe before it. Characters that a terminal acts on are escaped, except line ends.
 #[must_use]
 pub fn field(text: &str) -> String {
     let formula =
         text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
-    let text = if formula {
-        format!("'{text}")
-    } else {
-        text.to_owned()
+    let lines: Vec<String> = text.split('\n').map(printable).collect();
+    let text = match formula {
+        true => format!("'{}", lines.join("\n")),
+        false => lines.join("\n"),
     };
-    if text.contains([',', '"', '\n', '\r']) {
+    if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text
@@ -96,6 +97,7 @@ mod tests {
         assert_eq!(field("a,b"), "\"a,b\"");
         assert_eq!(field("say \"x\"\n"), "\"say \"\"x\"\"\n\"");
         assert_eq!(field("=1+1"), "'=1+1");
+        assert_eq!(field("\x1b[31mx\r"), "\\u{1b}[31mx\\u{d}");
         assert_eq!(field("-0.5"), "-0.5");
         let columns = COLUMNS.split(',').count();
         let empty = row(

@@ -166,7 +166,7 @@ impl Problems {
 fn clip(line: &str, column: usize, width: usize) -> (String, usize, usize) {
     let chars: Vec<char> = line
         .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if crate::text::is_hidden(c) { ' ' } else { c })
         .collect();
     let at = column.saturating_sub(1).min(chars.len());
     let start = if chars.len() > LINE_CHARS_MAX {

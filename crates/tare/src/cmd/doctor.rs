@@ -65,7 +65,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let runtime = super::runtime()?;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::terminal::out();
     let installed: Vec<_> = meshes
         .iter()
         .filter(|_| !args.without_meshes)

@@ -75,7 +75,7 @@ fn write(
             }
             std::fs::write(path, bytes).with_context(|| failed(path))
         }
-        (Export::Document(bytes), None) => super::output::print(bytes),
+        (Export::Document(bytes), None) => super::output::print_document(&bytes),
         (Export::Files(files), Some(folder)) => {
             if folder.is_file() {
                 bail!(

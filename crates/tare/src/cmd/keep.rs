@@ -1,11 +1,12 @@
 //! `tare keep`.
 
 use std::ffi::OsString;
-use std::io::stdout;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tare_run::keep::{self, Keep};
+
+use crate::terminal::raw_out;
 
 /// Run another worker of `tare run`, and keep its records so that they can be read again.
 #[derive(clap::Args)]
@@ -25,6 +26,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         arguments: args.worker,
         port: keep::PORT,
     };
-    let code = super::runtime()?.block_on(keep::run(&keep, &mut stdout().lock()))?;
+    let code = super::runtime()?.block_on(keep::run(&keep, &mut raw_out().lock()))?;
     Ok(ExitCode::from(code))
 }

@@ -1,6 +1,5 @@
 //! `tare load`: the load engine as a command and as the generator of a trial.
 
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,9 +15,10 @@ use tare_model::writer::RecordWriter;
 
 use super::exit;
 use super::input::{Headers, one_of, read_input};
-use super::output::{Output, code_of};
+use super::output::{self, Output, code_of};
 use super::save::{Format, Saves, Target};
 use super::tls::TlsArgs;
+use crate::terminal;
 
 mod grpc;
 mod messages;
@@ -186,7 +186,7 @@ fn work(path: &std::path::Path, generator: Option<u32>) -> anyhow::Result<ExitCo
             format!("--generator {index}: the specification is of {count} generators, whose numbers begin with 0")
         })?;
     }
-    let mut writer = RecordWriter::new(io::stdout());
+    let mut writer = RecordWriter::new(terminal::raw_out());
     let hello = Hello::new("load", std::process::id());
     writer.write(&LoadRecord::Hello(hello))?;
     let mut broken = None;
@@ -300,7 +300,7 @@ struct Live {
 
 impl Live {
     fn new(lines: bool) -> Self {
-        let terminal = io::stderr().is_terminal();
+        let terminal = terminal::err_is_terminal();
         Self {
             rewriting: terminal && !lines,
             shown: terminal || lines,
@@ -312,25 +312,21 @@ impl Live {
         if let Some(warning) = text::cannot_keep_up(progress).filter(|_| !self.warned) {
             self.warned = true;
             self.clear();
-            writeln!(io::stderr().lock(), "{warning}").ok();
+            output::say(warning);
         }
         if !self.shown {
             return;
         }
         let line = text::progress(progress);
-        // A closed standard error must not stop the measurement.
-        let mut err = io::stderr().lock();
-        if self.rewriting {
-            write!(err, "\r\x1b[K{line}").ok();
-        } else {
-            writeln!(err, "{line}").ok();
+        match self.rewriting {
+            true => terminal::rewrite_line(&line),
+            false => output::say(line),
         }
-        err.flush().ok();
     }
 
     fn clear(&self) {
         if self.rewriting && self.shown {
-            write!(io::stderr().lock(), "\r\x1b[K").ok();
+            terminal::rewrite_line("");
         }
     }
 }

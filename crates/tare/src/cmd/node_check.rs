@@ -1,12 +1,12 @@
 //! `tare node-check`.
 
-use std::io::stdout;
 use std::process::ExitCode;
 
 use tare_model::node_check::NodeCheckSpec;
 use tare_run::node_check::{Place, run as check};
 
 use super::input::SpecFile;
+use crate::terminal::raw_out;
 
 /// Report what a pod finds on its node (a worker of `tare doctor --deep`).
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let spec: NodeCheckSpec = args.spec.read("node check")?;
-    let (place, mut out) = (Place::from_env(), stdout().lock());
+    let (place, mut out) = (Place::from_env(), raw_out().lock());
     super::runtime()?.block_on(check(&spec, &place, &mut out))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `tare observe`.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -134,7 +133,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// A progress bar on a terminal; elsewhere a hidden one.
 fn bar(duration: Duration) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !crate::terminal::err_is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("observing {bar:30} {pos} of {len} s, {msg}");

@@ -1,16 +1,19 @@
 //! Results on standard output, messages on standard error.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
 use serde::Serialize;
 use tare_model::layout;
 use tare_model::summary::Summary;
+use tare_model::text::is_hidden;
 use tare_model::verdict::Grade;
 use tare_report::render_table;
 
 use super::exit;
+use crate::terminal;
+pub(crate) use crate::terminal::has_colours;
 
 /// Format of a result on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,9 +39,20 @@ impl Output {
 }
 
 /// Prints a text and flushes it.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_ref())
+pub(crate) fn print(text: impl AsRef<str>) -> anyhow::Result<()> {
+    flush(terminal::out(), text.as_ref().as_bytes())
+}
+
+/// Prints a document in a file format and flushes it. On a terminal, it is text.
+pub(crate) fn print_document(bytes: &[u8]) -> anyhow::Result<()> {
+    match terminal::out_is_terminal() {
+        true => flush(terminal::out(), bytes),
+        false => flush(terminal::raw_out(), bytes),
+    }
+}
+
+fn flush(mut out: impl std::io::Write, bytes: &[u8]) -> anyhow::Result<()> {
+    out.write_all(bytes)
         .and_then(|()| out.flush())
         .context("failed to write to standard output")
 }
@@ -52,14 +66,25 @@ pub(crate) fn print_analysis(summary: &Summary, output: Output, dir: &Path) -> a
     })
 }
 
-/// Formats a document as indented JSON that ends in a newline.
+/// Formats a document as indented JSON that ends in a newline. Characters that a terminal acts on are escaped.
 pub(crate) fn json(document: &impl Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(document)? + "\n")
-}
-
-/// Whether standard output is a terminal that shows colours.
-pub(crate) fn has_colours() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    let text = serde_json::to_string_pretty(document)?;
+    let mut out = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        // They occur in strings only; JSON writes those beyond U+FFFF as two surrogates.
+        match c != '\n' && is_hidden(c) {
+            true => {
+                let mut units = [0; 2];
+                out.extend(
+                    c.encode_utf16(&mut units)
+                        .iter()
+                        .map(|u| format!("\\u{u:04x}")),
+                );
+            }
+            false => out.push(c),
+        }
+    }
+    Ok(out + "\n")
 }
 
 /// Returns the exit code of a result of this grade.
@@ -72,8 +97,7 @@ pub(crate) fn code_of(grade: Grade) -> u8 {
 
 /// Writes a line to standard error. A closed standard error is not a failure.
 pub(crate) fn say(line: impl std::fmt::Display) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(terminal::err(), "{line}");
 }
 
 /// Formats an error and its causes in one line. A cause that the line already contains is left out.
@@ -101,6 +125,18 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
     use anyhow::anyhow;
+
+    #[test]
+    fn json_shows_hidden_characters_escaped_and_reads_the_same() {
+        let hostile = "a\x1b\u{7f}\u{9b}\u{202e}\u{e0041}\nb";
+        let text = json(&serde_json::json!({ "name": hostile })).unwrap();
+        assert!(
+            !text.trim_end().replace('\n', "").contains(is_hidden),
+            "{text}"
+        );
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["name"], hostile);
+    }
 
     #[test]
     fn a_cause_is_not_repeated() {

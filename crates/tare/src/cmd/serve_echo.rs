@@ -131,7 +131,7 @@ fn address(text: &str) -> anyhow::Result<String> {
 }
 
 fn describe(server: &EchoServer) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = crate::terminal::out();
     let plain = server.address();
     writeln!(out, "listening on http://{plain} (HTTP/1.1, HTTP/2, gRPC)")?;
     if let Some(tls) = server.tls_address() {

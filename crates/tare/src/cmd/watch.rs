@@ -1,11 +1,11 @@
 //! `tare watch`.
 
-use std::io::stdout;
 use std::process::ExitCode;
 
 use tare_model::watch::WatchSpec;
 
 use super::input::SpecFile;
+use crate::terminal::raw_out;
 
 /// Send requests to a service at fixed instants, to see which of its servers answers (a worker of `tare run`).
 #[derive(clap::Args)]
@@ -16,6 +16,6 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let spec: WatchSpec = args.spec.read("watch")?;
-    super::runtime()?.block_on(tare_run::watch::run(&spec, &mut stdout().lock()))?;
+    super::runtime()?.block_on(tare_run::watch::run(&spec, &mut raw_out().lock()))?;
     Ok(ExitCode::SUCCESS)
 }

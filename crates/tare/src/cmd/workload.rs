@@ -10,6 +10,8 @@ use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
 use tare_model::worker::WorkloadSpec;
 use tare_workload::LocalInstance;
 
+use crate::terminal;
+
 /// Show or serve the example applications (service graphs)
 #[derive(clap::Args)]
 #[command(
@@ -74,7 +76,7 @@ fn serve(path: &Path) -> anyhow::Result<()> {
             path.display()
         )
     })?;
-    tare_workload::run_worker(&spec, io::stdout().lock()).map_err(Into::into)
+    tare_workload::run_worker(&spec, terminal::raw_out().lock()).map_err(Into::into)
 }
 
 /// Reads one JSON document. The writer may keep the pipe open, so this does not wait for its end.
@@ -86,7 +88,7 @@ fn read_spec(from: impl Read) -> anyhow::Result<WorkloadSpec> {
 }
 
 fn list() -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     for b in graph::builtins() {
         writeln!(out, "{:<17} {}", b.name, b.title)?;
     }
@@ -99,7 +101,7 @@ fn list() -> io::Result<()> {
 
 fn show(name: &str) -> anyhow::Result<()> {
     let yaml = serde_saphyr::to_string(&find(name)?)?;
-    writeln!(io::stdout().lock(), "{}", yaml.trim_end())?;
+    writeln!(terminal::out(), "{}", yaml.trim_end())?;
     Ok(())
 }
 
@@ -117,7 +119,7 @@ fn play(name: &str, seed: u64) -> anyhow::Result<()> {
         // The services continue even if these lines cannot be written.
         let _ = describe(&graph, instance);
     })?;
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     for (service, tally) in tallies {
         let failed = |name| tally.failed.get(name).copied().unwrap_or(0);
         for (endpoint, served) in &tally.served {
@@ -137,7 +139,7 @@ fn play(name: &str, seed: u64) -> anyhow::Result<()> {
 }
 
 fn describe(graph: &ServiceGraph, instance: &LocalInstance) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     for (name, protocol, address) in instance.services() {
         writeln!(out, "{name:<16} {}://{address}", protocol.name())?;
     }
