@@ -4,10 +4,12 @@
 //!
 //! Anything on this machine, and any site that a browser shows, can send requests while trials are
 //! measured. Therefore the page is kept, requests from other sites are refused, and connections are
-//! limited in number, in time and in the size of their headers.
+//! limited in number, in time and in the size of their headers. A new connection above the limit closes the oldest
+//! one, so that clients that do not read, or that wait for events, shut nobody out; a browser reconnects by itself.
 
 mod feed;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +23,15 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::task::AbortHandle;
 
 pub(crate) use feed::Feed;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Most connections at the same time. Further ones wait.
+/// Most connections at the same time. A further one closes the oldest.
 const CONNECTIONS_MAX: usize = 32;
 /// Time for a client to send the headers of its request. Shorter in tests, which wait for its end.
 const HEADERS_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 5 });
@@ -74,16 +77,16 @@ pub(crate) fn serve(
         feed,
         page: Mutex::default(),
     });
-    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let task = tokio::spawn(async move {
-        while let Ok(permit) = Arc::clone(&free).acquire_owned().await {
+        let mut open = Open::default();
+        loop {
             // An error of accept concerns one connection; the next one may work.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
             let site = Arc::clone(&site);
-            tokio::spawn(async move {
+            let connection = tokio::spawn(async move {
                 let service = service_fn(move |request| {
                     let site = Arc::clone(&site);
                     async move { Ok::<_, Infallible>(site.answer(&request).await) }
@@ -96,14 +99,30 @@ pub(crate) fn serve(
                     .keep_alive(false)
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
-                drop(permit);
             });
+            open.add(connection.abort_handle());
         }
     });
     Ok(Server {
         address: format!("http://127.0.0.1:{port}/"),
         task,
     })
+}
+
+/// The open connections, oldest first.
+#[derive(Default)]
+struct Open(VecDeque<AbortHandle>);
+
+impl Open {
+    fn add(&mut self, connection: AbortHandle) {
+        self.0.retain(|c| !c.is_finished());
+        self.0.push_back(connection);
+        if self.0.len() > CONNECTIONS_MAX
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+    }
 }
 
 /// What the server shows.
@@ -322,12 +341,32 @@ mod tests {
             stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
             silent.push(stream);
         }
-        // Waits in the queue of the listener until the silent connections are closed.
         let answered = whole_answer(ask(&server, "/lost", None).await).await;
         assert!(answered.contains("404"), "{answered}");
         for mut stream in silent {
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn clients_that_wait_for_events_or_do_not_read_do_not_shut_out_others() {
+        // Larger than the buffers of a connection: an answer that nobody reads does not end.
+        let page = "x".repeat(32 << 20);
+        let server = serve(listen(0).unwrap(), Feed::new(), move || Ok(page.clone())).unwrap();
+        for path in ["/events", "/"] {
+            let mut idle = Vec::new();
+            for _ in 0..2 * CONNECTIONS_MAX {
+                idle.push(ask(&server, path, None).await);
+            }
+            let answered = whole_answer(ask(&server, "/lost", None).await).await;
+            assert!(answered.contains("404"), "{path}: {answered}");
+            // The first one was closed, the last one still waits.
+            let mut answer = Vec::new();
+            let _ = idle[0].read_to_end(&mut answer).await;
+            let last = idle.pop().unwrap();
+            let state = last.try_read(&mut [0; 1024]);
+            assert!(!matches!(state, Ok(0)), "{path}: {state:?}");
         }
     }
 
