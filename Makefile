@@ -1,6 +1,6 @@
 # `make help` prints this menu. CI runs the same targets.
 .DEFAULT_GOAL := help
-.PHONY: help web build image demo dist test test-quick lint unit web-test deny deny-test fuzz worlds bench bench-peers witness testbed testbed-down testbed-test cluster-test cluster-faults nightly clean
+.PHONY: help web build image demo dist test test-quick lint unit web-test deny deny-test fuzz worlds soak bench bench-peers witness testbed testbed-down testbed-test cluster-test cluster-faults nightly clean
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 WORLDS ?= 100000
@@ -103,6 +103,10 @@ fuzz: ## Send mutated input to every parser, FUZZ_SECONDS each (coverage-guided:
 
 worlds: ## Run the load engine in WORLDS simulated faulty worlds: resets, stalls, partial responses
 	TARE_WORLDS=$(WORLDS) $(CARGO) test --locked --profile fuzz -p tare-load --lib -- faulty_worlds
+
+soak: build ## Test that memory, files and threads do not grow in long use (15 minutes)
+	$(CARGO) build --release --locked -p tare-fake --example hour
+	scripts/soak
 
 bench: ## Measure cost and accuracy of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved
 	$(CARGO) build --profile dist --locked --workspace --bins --examples
