@@ -245,9 +245,9 @@ fn a_drain_that_is_too_short_for_hanging_users_invalidates_the_result() {
     assert!((USERS - 1..=USERS).contains(&open), "{:?}", r.counts);
     assert_eq!(r.verdict.grade, Grade::Invalid, "{:?}", r.verdict);
     // All answer: at the end, each has a request in flight, which is no failure.
+    s.duration_ns = 50 * MS;
     let (r, _) = run(Workers::new(ConnId::MAX), &s);
     assert_eq!(r.verdict.grade, Grade::Suspect, "{:?}", r.verdict);
-    assert_eq!(r.verdict.reasons.len(), 1, "{:?}", r.verdict);
 }
 
 #[test]
