@@ -282,6 +282,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
         error_latency_ns: none.summary(),
         status: BTreeMap::from([("200".to_owned(), total.counts.ok)]),
         grpc_status: BTreeMap::new(),
+        refused: Vec::new(),
         errors: BTreeMap::new(),
         endpoints: total
             .endpoints

@@ -245,6 +245,7 @@ mod tests {
             stream_wait: None,
             message_latency: Some(wire.clone()),
             errors: BTreeMap::new(),
+            refused: Vec::new(),
             endpoints: Vec::new(),
         };
         change(&mut interval);

@@ -7,7 +7,7 @@ use tare_model::load::ErrorClass;
 
 use crate::driver::ConnId;
 use crate::http1::ResponseParser;
-use crate::record::Instants;
+use crate::record::{FirstBytes, Instants};
 
 use super::mux::Mux;
 
@@ -49,6 +49,11 @@ pub(super) struct Conn {
     pub(super) name: u32,
     pub(super) at: Instants,
     pub(super) parser: ResponseParser,
+    /// The first bytes in the place of a response that its first read did not complete. With HTTP/2: of
+    /// the connection, until the peer's SETTINGS.
+    pub(super) first: FirstBytes,
+    /// Whether the request asks the server to close the connection; copied for the same reason.
+    pub(super) closes: bool,
     /// Requests on the current socket.
     pub(super) requests: u32,
     /// Closed loop: users who pause before their next request.
@@ -64,6 +69,8 @@ pub(super) struct Conn {
     pub(super) queued: bool,
     /// While connecting: the end of the attempt. While down: the next attempt.
     pub(super) retry_at: u64,
+    /// Beginning of the latest connection attempt.
+    pub(super) opening_at: u64,
     /// Index of the connection's address in the pool.
     pub(super) addr: usize,
     /// Failed connection attempts.
@@ -80,6 +87,8 @@ impl Conn {
             name: 0,
             at: Instants::default(),
             parser: ResponseParser::default(),
+            first: FirstBytes::default(),
+            closes: false,
             requests: 0,
             thinking: 0,
             mux: None,
@@ -87,6 +96,7 @@ impl Conn {
             carried: false,
             queued: false,
             retry_at: 0,
+            opening_at: 0,
             addr: 0,
             failures: 0,
             backoff_ns: BACKOFF_NS_MIN,

@@ -37,6 +37,9 @@ impl<D: Driver> Engine<'_, D> {
         if !self.marks.window_open && !self.marks.window_over && at >= self.window_start {
             self.marks.window_open = true;
             self.marks.at_window_start = self.reading();
+            if self.is_closed_loop() {
+                self.open_window_of_users();
+            }
         }
         if self.marks.window_open && at >= self.window_end {
             self.close_window();

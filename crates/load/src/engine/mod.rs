@@ -16,9 +16,11 @@ use crate::record::{LoopStats, Recorder, SECOND_NS};
 use crate::target::Targets;
 
 mod churn;
+mod closed;
 mod conn;
 mod marks;
 mod mux;
+mod refused;
 mod responses;
 mod slots;
 mod sockets;
@@ -233,6 +235,7 @@ impl<'a, D: Driver> Engine<'a, D> {
             waiting: 0,
             one_request_at_a_time: plan.open_loop.is_some()
                 && plan.requests_per_connection.is_none()
+                && plan.targets.endpoints.iter().all(|e| !e.closes)
                 && plan.targets.origins.iter().all(|o| !o.multiplexed),
             running: false,
             end: LoopEnd::default(),
@@ -352,7 +355,8 @@ impl<'a, D: Driver> Engine<'a, D> {
 
     /// Whether every slot has ended, or the drain is over.
     fn over(&self) -> bool {
-        let closed_loop_continues = self.plan.open_loop.is_none() && self.now < self.window_end;
+        let closed_loop_continues = self.is_closed_loop()
+            && (self.now < self.window_end || self.pools.iter().any(|p| p.connecting > 0));
         let nothing_left = self.next.at == u64::MAX && self.in_flight == 0 && self.waiting == 0;
         // The end of the window is passed first, because it closes the statistics.
         (nothing_left && !closed_loop_continues && self.marks.window_over)
@@ -393,12 +397,15 @@ impl<'a, D: Driver> Engine<'a, D> {
         for (intended, endpoint, sent) in left {
             let name = self.targets.endpoints[endpoint as usize].name;
             if self.now <= self.deadline(intended) {
-                self.recorder.unfinished(intended, name, sent);
+                self.recorder.unfinished(intended, self.now, name, sent);
             } else if sent {
                 self.record_timeout(intended, name, ErrorClass::Timeout);
             } else {
                 self.record_timeout(intended, name, ErrorClass::TimeoutUnsent);
             }
+        }
+        if self.is_closed_loop() {
+            self.count_users_without_request();
         }
         self.close_window();
         for id in 0..self.conns.len() {

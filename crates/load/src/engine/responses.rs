@@ -4,10 +4,10 @@ use tare_model::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver, Fault, Ready, RequestTimes};
 use crate::http1::Response;
-use crate::record::Ending;
+use crate::record::{Ending, FirstBytes};
 
-use super::Engine;
 use super::conn::State;
+use super::{Engine, refused};
 
 impl<D: Driver> Engine<'_, D> {
     /// Handles a connection that is ready.
@@ -51,6 +51,9 @@ impl<D: Driver> Engine<'_, D> {
                 }
                 match conn.parser.feed(&self.buffer[..n]) {
                     Ok(fed) => {
+                        if fed.response.is_none() {
+                            conn.first.add(&self.buffer[..n]);
+                        }
                         if let Some(response) = fed.response {
                             let surplus = n - fed.consumed;
                             if surplus > 0 {
@@ -60,7 +63,12 @@ impl<D: Driver> Engine<'_, D> {
                             self.complete(id, response, surplus == 0 && !hangup);
                         }
                     }
-                    Err(_) => self.request_failed(id, ErrorClass::BadResponse),
+                    Err(error) => {
+                        conn.first.add(&self.buffer[..n]);
+                        let reason = refused::not_http1(error, &conn.first);
+                        self.recorder.refused(conn.at.intended, reason, conn.first);
+                        self.request_failed(id, ErrorClass::BadResponse);
+                    }
                 }
             }
             Err(Fault::WouldBlock) => {}
@@ -74,7 +82,8 @@ impl<D: Driver> Engine<'_, D> {
         let (at, name) = (conn.at, conn.name);
         let done = arrival.map_or(self.now, |ns| ns.clamp(at.sent.min(self.now), self.now));
         // After a response to an incomplete request the connection cannot be used again.
-        let whole = clean && response.keep_alive && conn.state == State::Busy;
+        let keep_alive = response.keep_alive && !conn.closes;
+        let whole = clean && keep_alive && conn.state == State::Busy;
         conn.reset_backoff();
         self.in_flight -= 1;
         if done > self.deadline(at.intended) {
@@ -107,6 +116,9 @@ impl<D: Driver> Engine<'_, D> {
         if class == ErrorClass::Timeout || now > self.deadline(intended) {
             self.record_timeout(intended, name, ErrorClass::Timeout);
         } else {
+            if let Some(reason) = refused::ended(class, &conn.first) {
+                self.recorder.refused(intended, reason, conn.first);
+            }
             self.recorder
                 .ended(intended, now, name, Ending::Failed(class));
         }
@@ -122,6 +134,11 @@ impl<D: Driver> Engine<'_, D> {
                 let conn = &self.conns[id as usize];
                 if conn.carried {
                     self.recorder.surplus(conn.at.intended, conn.name, n as u64);
+                } else {
+                    let mut first = FirstBytes::default();
+                    first.add(&self.buffer[..n]);
+                    let reason = refused::unsolicited(&first);
+                    self.recorder.refused_connection(reason, first);
                 }
                 ErrorClass::BadResponse
             }

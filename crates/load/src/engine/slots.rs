@@ -15,8 +15,8 @@ pub(super) struct NextSlot {
     /// Its intended instant on the driver's clock; `u64::MAX` without a next slot.
     pub(super) at: u64,
     index: u64,
-    /// The start of the schedule.
-    start: u64,
+    /// The start of the schedule, or of the users of a closed loop.
+    pub(super) start: u64,
 }
 
 impl NextSlot {
@@ -41,44 +41,11 @@ impl<D: Driver> Engine<'_, D> {
                 }
             }
             None => {
-                self.fail_unresolved();
-                match self.plan.think_ns {
-                    0 => self.issue_all(),
-                    _ => self.begin_thinking(),
-                }
+                self.begin_users(start);
                 if self.no_name_resolved() {
                     self.window_end = self.now;
                     self.marks.window_over = true;
                 }
-            }
-        }
-    }
-
-    /// Closed loop: sends the first requests.
-    fn issue_all(&mut self) {
-        for id in 0..self.conns.len() as ConnId {
-            match self.conns[id as usize].state {
-                State::Idle => {
-                    let now = self.fresh_now();
-                    self.issue(id, now);
-                }
-                State::Multiplexed => self.streams_free(id),
-                _ => {}
-            }
-        }
-    }
-
-    /// Closed loop: fails one slot for each endpoint whose name does not resolve. Without
-    /// connections such an endpoint would have no slots, and the failure would not be visible.
-    fn fail_unresolved(&mut self) {
-        for (pool, origin) in self.pools.iter().zip(&self.targets.origins) {
-            if pool.dead() != Some(ErrorClass::Dns) {
-                continue;
-            }
-            for &endpoint in &origin.endpoints {
-                let name = self.targets.endpoints[endpoint as usize].name;
-                self.recorder
-                    .given_up(self.window_start, name, Some(ErrorClass::Dns));
             }
         }
     }
@@ -154,12 +121,12 @@ impl<D: Driver> Engine<'_, D> {
 
     /// Uses a connection that became free at `self.now` for the slot that has waited longest.
     pub(super) fn connection_free(&mut self, id: ConnId) {
-        if self.plan.open_loop.is_none() && self.running {
+        if self.is_closed_loop() && self.running {
             self.pools[self.conns[id as usize].pool as usize]
                 .push_idle(id, &mut self.conns[id as usize]);
-            match self.plan.think_ns {
-                0 => self.freed.push(id),
-                pause => self.think(id, self.now.saturating_add(pause)),
+            match self.pause() {
+                None => self.freed.push(id),
+                Some(until) => self.think(id, until),
             }
             return;
         }
@@ -234,11 +201,13 @@ impl<D: Driver> Engine<'_, D> {
         let conn = &mut self.conns[id as usize];
         conn.endpoint = endpoint;
         conn.name = target.name;
+        conn.closes = target.closes;
         conn.at = Instants {
             intended,
             sent: self.now,
         };
         conn.parser.reset(target.head_request);
+        conn.first.clear();
         conn.written = 0;
         conn.requests += 1;
         conn.carried = true;

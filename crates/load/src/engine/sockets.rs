@@ -21,6 +21,8 @@ impl<D: Driver> Engine<'_, D> {
         conn.state = State::Connecting;
         conn.carried = false;
         conn.requests = 0;
+        conn.opening_at = self.now;
+        conn.first.clear();
         conn.retry_at = self.now.saturating_add(timeout);
         pool.connecting += 1;
         self.down -= 1;
@@ -60,6 +62,9 @@ impl<D: Driver> Engine<'_, D> {
         pool.connecting -= 1;
         pool.open += 1;
         self.end.connections_opened += 1;
+        if self.is_closed_loop() {
+            self.opened_too_late(id);
+        }
     }
 
     pub(super) fn connect_failed(&mut self, id: ConnId, class: ErrorClass) {
@@ -74,26 +79,13 @@ impl<D: Driver> Engine<'_, D> {
         let addr = conn.addr;
         self.pools[pool].connecting -= 1;
         self.pools[pool].failed(addr, class);
-        if self.running && self.plan.open_loop.is_none() {
-            self.closed_loop_failure(pool, class);
+        if self.running && self.is_closed_loop() {
+            self.attempt_failed(id, class);
         }
         if self.churns() {
             self.fail_one_waiting(pool, Ending::Failed(class));
         }
         self.fail_waiting_if_dead(pool);
-    }
-
-    /// In a closed loop a failed connection attempt counts as a failed request. Otherwise the
-    /// failure of the target would not be visible.
-    fn closed_loop_failure(&mut self, pool: usize, class: ErrorClass) {
-        if self.now >= self.window_end || self.end.interrupted {
-            return;
-        }
-        let endpoint = self.targets.origins[pool].endpoints[0];
-        let name = self.targets.endpoints[endpoint as usize].name;
-        self.recorder.planned(self.now, name);
-        self.recorder
-            .ended(self.now, self.now, name, Ending::Failed(class));
     }
 
     /// Fails the waiting slots if no connection is open or connecting.

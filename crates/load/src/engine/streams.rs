@@ -4,11 +4,11 @@ use tare_model::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver, Fault, Ready};
 use crate::http2::{ErrorCode, Event, EventKind};
-use crate::record::{Ending, Instants};
+use crate::record::{Ending, FirstBytes, Instants};
 
 use super::conn::{State, Waiting};
 use super::mux::{Call, Mux};
-use super::{CONNECT_NS_MAX, Engine, PING_TIMEOUT_NS_MIN};
+use super::{CONNECT_NS_MAX, Engine, PING_TIMEOUT_NS_MIN, refused};
 
 impl<D: Driver> Engine<'_, D> {
     /// Sends the HTTP/2 preface on a new connection.
@@ -61,6 +61,9 @@ impl<D: Driver> Engine<'_, D> {
             return;
         };
         mux.pinged_at = u64::MAX;
+        if conn.state == State::AwaitingSettings {
+            conn.first.add(&self.buffer[..n]);
+        }
         let fed = mux.client.feed(&self.buffer[..n], &mut self.events);
         let has_settings = mux.client.has_peer_settings();
         if conn.state == State::AwaitingSettings && has_settings && fed.is_ok() {
@@ -72,6 +75,7 @@ impl<D: Driver> Engine<'_, D> {
             Ok(()) => self.streams_free(id),
             Err(violation) => {
                 self.record_surplus(id);
+                self.record_violation(id, violation.problem);
                 self.end_with_error(id, violation.code);
             }
         }
@@ -86,6 +90,20 @@ impl<D: Driver> Engine<'_, D> {
             let call = &mux.calls[slot as usize];
             let name = self.targets.endpoints[call.endpoint as usize].name;
             self.recorder.surplus(call.intended, name, bytes);
+        }
+    }
+
+    /// Records why a connection ends: once for each of its calls, or once for itself before the
+    /// peer's SETTINGS.
+    fn record_violation(&mut self, id: ConnId, problem: &'static str) {
+        let conn = &self.conns[id as usize];
+        if conn.state == State::AwaitingSettings {
+            let reason = refused::not_http2(problem, &conn.first);
+            return self.recorder.refused_connection(reason, conn.first);
+        }
+        for call in conn.mux.as_deref().into_iter().flat_map(Mux::live) {
+            self.recorder
+                .refused(call.intended, problem, FirstBytes::default());
         }
     }
 
@@ -132,6 +150,10 @@ impl<D: Driver> Engine<'_, D> {
         if done > self.deadline(call.intended) {
             return self.record_timeout(call.intended, name, ErrorClass::Timeout);
         }
+        let mut refuse = |reason| {
+            self.recorder
+                .refused(call.intended, reason, FirstBytes::default());
+        };
         let class = match event.kind {
             EventKind::Response(outcome) => {
                 self.conns[id as usize].reset_backoff();
@@ -147,9 +169,17 @@ impl<D: Driver> Engine<'_, D> {
                     }
                 };
             }
-            EventKind::Reset { .. } => ErrorClass::StreamReset,
+            EventKind::Reset { code } => {
+                refuse(refused::reset(code));
+                ErrorClass::StreamReset
+            }
             EventKind::Refused => ErrorClass::GoAway,
-            EventKind::Malformed | EventKind::Messages { .. } => ErrorClass::BadResponse,
+            EventKind::Malformed(reason) => {
+                refuse(reason);
+                ErrorClass::BadResponse
+            }
+            // Handled above.
+            EventKind::Messages { .. } => ErrorClass::BadResponse,
         };
         self.recorder
             .ended(call.intended, done, name, Ending::Failed(class));
@@ -172,10 +202,10 @@ impl<D: Driver> Engine<'_, D> {
     }
 
     fn fill_streams(&mut self, id: ConnId) {
-        let closed_loop = self.plan.open_loop.is_none() && self.running;
+        let closed_loop = self.is_closed_loop() && self.running;
         let (free_at, pool) = (self.now, self.conns[id as usize].pool as usize);
-        if closed_loop && self.plan.think_ns > 0 {
-            return self.think(id, free_at.saturating_add(self.plan.think_ns));
+        if closed_loop && let Some(until) = self.pause() {
+            return self.think(id, until);
         }
         while self.conns[id as usize].is_free() {
             if closed_loop {
@@ -302,7 +332,11 @@ impl<D: Driver> Engine<'_, D> {
 
     /// Ends a lost connection and every call on it.
     pub(super) fn connection_lost(&mut self, id: ConnId, class: ErrorClass) {
-        if self.conns[id as usize].state == State::AwaitingSettings {
+        let conn = &self.conns[id as usize];
+        if conn.state == State::AwaitingSettings {
+            if let Some(reason) = refused::no_settings(class, &conn.first) {
+                self.recorder.refused_connection(reason, conn.first);
+            }
             return self.connect_failed(id, class);
         }
         self.record_sent(id);
@@ -316,6 +350,11 @@ impl<D: Driver> Engine<'_, D> {
             if now > self.deadline(call.intended) {
                 self.record_timeout(call.intended, name, ErrorClass::Timeout);
             } else {
+                // With an unknown part of the response; a violation has its own words.
+                if let Some(reason) = refused::ended_stream(class) {
+                    self.recorder
+                        .refused(call.intended, reason, FirstBytes::default());
+                }
                 self.recorder
                     .ended(call.intended, now, name, Ending::Failed(class));
             }

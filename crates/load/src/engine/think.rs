@@ -1,29 +1,29 @@
-//! A closed loop with a think time: each user pauses between a response and its next request. Every pause
-//! is equally long, so pauses end in the order in which they begin. The end of the first one takes the place
-//! of the next slot.
+//! The pauses of users in a closed loop: before the start, and with a think time between a response and the next
+//! request. Pauses end in the order in which they begin. The end of the first one takes the place of the next
+//! slot.
 
 use crate::driver::{ConnId, Driver};
 
 use super::Engine;
 
 impl<D: Driver> Engine<'_, D> {
-    /// Begins the first pauses of all users. Their ends are spread evenly over the think time, because
-    /// users who began at once would also send at once ever after.
-    pub(super) fn begin_thinking(&mut self) {
-        let users = self.conns.len() as u64;
-        for id in 0..users {
-            let part = u128::from(self.plan.think_ns) * u128::from(id) / u128::from(users);
-            self.think(id as ConnId, self.now.saturating_add(part as u64));
-        }
+    /// The end of the pause of a user who is free at `self.now`; `None` for a user who does not pause.
+    #[inline]
+    pub(super) fn pause(&self) -> Option<u64> {
+        let until = self.now.saturating_add(self.plan.think_ns);
+        let until = until.max(self.next.start);
+        (until > self.now).then_some(until)
     }
 
     /// Begins a pause until `until` for each user of connection `id` who neither pauses nor waits for a
     /// response.
     pub(super) fn think(&mut self, id: ConnId, until: u64) {
+        // A connection that opens before the start may not overtake the first pauses.
+        let last = self.thinking.back().map_or(0, |(last, _)| *last);
         let conn = &mut self.conns[id as usize];
         while conn.thinking < conn.free() {
             conn.thinking += 1;
-            self.thinking.push_back((until, id));
+            self.thinking.push_back((until.max(last), id));
         }
         self.next_to_think();
     }
@@ -35,7 +35,12 @@ impl<D: Driver> Engine<'_, D> {
             let conn = &mut self.conns[id as usize];
             conn.thinking -= 1;
             if conn.is_free() {
-                self.issue(id, until);
+                // The first requests of users without a think time leave one after the other.
+                let due = match self.plan.think_ns {
+                    0 => self.fresh_now(),
+                    _ => until,
+                };
+                self.issue(id, due);
             }
         }
         self.next_to_think();

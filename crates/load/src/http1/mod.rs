@@ -7,7 +7,7 @@ mod response;
 mod tests;
 
 pub use request::{RequestError, encode_request};
-pub(crate) use request::{check_header, check_method, content_length};
+pub(crate) use request::{asks_to_close, check_header, check_method, content_length};
 pub use response::{
     Fed, HEAD_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX, ParseError, Response, ResponseParser,
 };

@@ -1,6 +1,6 @@
 //! Encodes requests, once per endpoint.
 
-use super::header::{is_field_value, is_token};
+use super::header::{is_field_value, is_token, list};
 
 /// Why a request cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +64,18 @@ pub fn encode_request(
     Ok(out)
 }
 
+/// Whether a request with these `headers` is the last one of its connection (RFC 9112, section 9.6): the
+/// server closes it after the response, and need not announce that. Some proxies also close after
+/// `Proxy-Connection: close`.
+pub(crate) fn asks_to_close(headers: &[(String, String)]) -> bool {
+    let names = ["connection", "proxy-connection"];
+    headers
+        .iter()
+        .filter(|(name, _)| names.iter().any(|n| name.eq_ignore_ascii_case(n)))
+        .flat_map(|(_, value)| list(value.as_bytes()))
+        .any(|option| option.eq_ignore_ascii_case(b"close"))
+}
+
 pub(crate) fn check_method(method: &str) -> Result<(), RequestError> {
     if !is_token(method.as_bytes()) {
         return Err(RequestError::Method(method.to_owned()));
@@ -125,6 +137,40 @@ mod tests {
         let t = text("GET", &[("hOst", "other"), ("X-A", "1")], None);
         assert_eq!(t.to_lowercase().matches("host:").count(), 1);
         assert!(t.contains("hOst: other\r\nX-A: 1\r\n"));
+    }
+
+    #[test]
+    fn close_is_found_in_any_spelling_and_position() {
+        let asks = |headers: &[(&str, &str)]| {
+            let owned = headers.iter().map(|(n, v)| ((*n).into(), (*v).into()));
+            asks_to_close(&owned.collect::<Vec<_>>())
+        };
+        for value in [
+            "close",
+            "Close",
+            "CLOSE",
+            " close\t",
+            "keep-alive, close",
+            "close,keep-alive",
+            "TE ,, cLoSe ,x",
+        ] {
+            for name in ["Connection", "connection", "CONNECTION", "Proxy-Connection"] {
+                assert!(asks(&[(name, value)]), "{name}: {value}");
+                let second = [("Connection", "TE"), ("x", "y"), (name, value)];
+                assert!(asks(&second), "{name}: {value}");
+            }
+        }
+        for value in [
+            "keep-alive",
+            "closed",
+            "not-close",
+            "\"close\"",
+            "close x",
+            "",
+        ] {
+            assert!(!asks(&[("Connection", value)]), "{value}");
+        }
+        assert!(!asks(&[("X-Connection", "close"), ("close", "close")]));
     }
 
     #[test]

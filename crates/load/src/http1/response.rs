@@ -37,31 +37,55 @@ pub struct Fed {
 
 /// Why a response is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.words())]
 pub enum ParseError {
     /// Not `HTTP/1.x NNN reason`.
-    #[error("invalid status line: expected HTTP/1.0 or HTTP/1.1 with a status")]
     StatusLine,
     /// 101 without an upgrade request.
-    #[error("the server switched protocols without a request for it")]
     Switched,
     /// A line feed without its carriage return, or a carriage return inside a line.
-    #[error("a line does not end in CR LF")]
     LineEnd,
     /// Not `name: value`.
-    #[error("invalid header line: expected `name: value`")]
     Header,
     /// Not a decimal number, or two numbers that differ.
-    #[error("invalid content length: expected one decimal number")]
     ContentLength,
     /// Not chunked, repeated, in HTTP/1.0, or together with a content length.
-    #[error("invalid transfer encoding: expected chunked")]
     TransferEncoding,
     /// Not a hexadecimal size, or data not followed by a line end.
-    #[error("malformed chunk")]
     Chunk,
-    /// Above [`HEAD_BYTES_MAX`], [`HEADERS_MAX`] or [`LINE_BYTES_MAX`].
-    #[error("the headers exceed the limits")]
-    TooLarge,
+    /// Above [`HEAD_BYTES_MAX`].
+    HeadTooLarge,
+    /// More than [`HEADERS_MAX`].
+    TooManyHeaders,
+    /// Above [`LINE_BYTES_MAX`].
+    LineTooLong,
+}
+
+impl ParseError {
+    /// The error as a fragment of a sentence.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::StatusLine => {
+                "not an HTTP response: expected a status line such as `HTTP/1.1 200 OK`"
+            }
+            Self::Switched => {
+                "status 101: the server switched protocols, although no request asked for that"
+            }
+            Self::LineEnd => "a line of the head does not end in CR LF",
+            Self::Header => "an invalid header line: expected `name: value`",
+            Self::ContentLength => "an invalid Content-Length: expected one decimal number",
+            Self::TransferEncoding => {
+                "an invalid Transfer-Encoding: expected `chunked`, once, in HTTP/1.1, without Content-Length"
+            }
+            Self::Chunk => "an invalid chunk of a chunked body",
+            Self::HeadTooLarge => {
+                "the head of the response, or its trailers, are larger than 64 KiB"
+            }
+            Self::TooManyHeaders => "the response has more than 256 header lines",
+            Self::LineTooLong => "a line of the response is longer than 32 KiB",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +163,10 @@ impl ResponseParser {
     #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<Fed, ParseError> {
         let mut pos = match self.state {
-            State::StatusLine if self.partial.is_empty() => self.feed_plain_head(input)?,
+            State::StatusLine if self.partial.is_empty() => {
+                check_start(input)?;
+                self.feed_plain_head(input)?
+            }
             _ => 0,
         };
         while self.state != State::Done {
@@ -225,9 +252,12 @@ impl ResponseParser {
         let Some(end) = memchr(b'\n', rest) else {
             // One more byte, because the carriage return may already have arrived.
             if self.partial.len() + rest.len() > LINE_BYTES_MAX + 1 {
-                return Err(ParseError::TooLarge);
+                return Err(ParseError::LineTooLong);
             }
             self.partial.extend_from_slice(rest);
+            if self.state == State::StatusLine {
+                check_start(&self.partial)?;
+            }
             return Ok(rest.len());
         };
         if self.partial.is_empty() {
@@ -245,12 +275,15 @@ impl ResponseParser {
 
     /// Parses a line without its line feed.
     fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
+        if self.state == State::StatusLine {
+            check_start(line)?;
+        }
         let [line @ .., b'\r'] = line else {
             return Err(ParseError::LineEnd);
         };
         match self.state {
             State::ChunkSize | State::ChunkEnd if line.len() > LINE_BYTES_MAX => {
-                return Err(ParseError::TooLarge);
+                return Err(ParseError::LineTooLong);
             }
             State::ChunkSize => return self.chunk_size(line),
             State::ChunkEnd if line.is_empty() => {
@@ -272,8 +305,11 @@ impl ResponseParser {
     #[inline]
     fn count_head(&mut self, bytes: usize) -> Result<(), ParseError> {
         self.head_bytes += bytes + 2;
-        match bytes > LINE_BYTES_MAX || self.head_bytes > HEAD_BYTES_MAX {
-            true => Err(ParseError::TooLarge),
+        if bytes > LINE_BYTES_MAX {
+            return Err(ParseError::LineTooLong);
+        }
+        match self.head_bytes > HEAD_BYTES_MAX {
+            true => Err(ParseError::HeadTooLarge),
             false => Ok(()),
         }
     }
@@ -313,7 +349,7 @@ impl ResponseParser {
     fn header<const PLAIN: bool>(&mut self, line: &[u8]) -> Result<(), ParseError> {
         self.headers += 1;
         if self.headers > HEADERS_MAX {
-            return Err(ParseError::TooLarge);
+            return Err(ParseError::TooManyHeaders);
         }
         let (name, rest) = split_token(line);
         let [b':', value @ ..] = rest else {
@@ -407,6 +443,18 @@ impl ResponseParser {
             State::ChunkData(size)
         };
         Ok(())
+    }
+}
+
+/// Checks the beginning of a status line, before its end arrives: another protocol may send neither a line end
+/// nor anything more.
+#[inline]
+fn check_start(line: &[u8]) -> Result<(), ParseError> {
+    const START: &[u8] = b"HTTP/1.";
+    let n = line.len().min(START.len());
+    match line[..n] == START[..n] {
+        true => Ok(()),
+        false => Err(ParseError::StatusLine),
     }
 }
 

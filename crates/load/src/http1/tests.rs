@@ -124,6 +124,10 @@ fn malformed_responses_are_errors() {
     bad("HTTP/1.1 200 O\0K\r\n", ParseError::StatusLine);
     bad("\r\nHTTP/1.1 200 OK\r\n", ParseError::StatusLine);
     bad("SSH-2.0-x\r\n", ParseError::StatusLine);
+    // Another protocol may send no line end at all.
+    bad("\u{15}\u{3}\u{1}\0\u{2}\u{2}(", ParseError::StatusLine);
+    bad("\u{15}\u{3}\u{1}\0\u{2}\u{2}\n", ParseError::StatusLine);
+    bad("HTTP/2", ParseError::StatusLine);
     bad("HTTP/1.1 200 OK\n", ParseError::LineEnd);
     bad("HTTP/1.1 200 OK\r\nA: b\n\r\n", ParseError::LineEnd);
     bad("HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", ParseError::Header);
@@ -180,7 +184,7 @@ fn ambiguous_lengths_are_errors() {
 /// a response after an interim one.
 #[test]
 fn responses_above_a_limit_are_errors() {
-    let every_way = |head: &str, within: bool| {
+    let every_way = |head: &str, within: bool, limit: ParseError| {
         let tabbed = head.replacen(": ", ":\t", 1);
         let second = format!("HTTP/1.1 100 Continue\r\n\r\n{head}");
         for bytes in [head, &tabbed, &second] {
@@ -192,7 +196,7 @@ fn responses_above_a_limit_are_errors() {
                 let what = &bytes[..bytes.len().min(99)];
                 match within {
                     true => assert!(matches!(found, Outcome::Response(..)), "{what}: {found:?}"),
-                    false => assert_eq!(found, Outcome::Error(ParseError::TooLarge), "{what}"),
+                    false => assert_eq!(found, Outcome::Error(limit), "{what}"),
                 }
             }
         }
@@ -201,29 +205,49 @@ fn responses_above_a_limit_are_errors() {
     let empty = "content-length: 0\r\n\r\n";
     for (headers, within) in [(HEADERS_MAX, true), (HEADERS_MAX + 1, false)] {
         let many = "a: b\r\n".repeat(headers as usize - 1);
-        every_way(&format!("{start}{many}{empty}"), within);
+        every_way(
+            &format!("{start}{many}{empty}"),
+            within,
+            ParseError::TooManyHeaders,
+        );
     }
     for (bytes, within) in [(LINE_BYTES_MAX, true), (LINE_BYTES_MAX + 1, false)] {
         let value = "x".repeat(bytes - 3);
-        every_way(&format!("{start}a: {value}\r\n{empty}"), within);
+        every_way(
+            &format!("{start}a: {value}\r\n{empty}"),
+            within,
+            ParseError::LineTooLong,
+        );
     }
     for (bytes, within) in [(HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)] {
         let left = bytes - start.len() - empty.len() - 2 * "a: \r\n".len();
         let (a, b) = ("x".repeat(left / 2), "y".repeat(left - left / 2));
-        every_way(&format!("{start}a: {a}\r\nb: {b}\r\n{empty}"), within);
+        every_way(
+            &format!("{start}a: {a}\r\nb: {b}\r\n{empty}"),
+            within,
+            ParseError::HeadTooLarge,
+        );
     }
     let unended = format!("{start}a: {}", "x".repeat(LINE_BYTES_MAX));
-    every_way(&unended, false);
+    every_way(&unended, false, ParseError::LineTooLong);
     let chunked = format!("{start}transfer-encoding: chunked\r\n\r\n");
     for (bytes, within) in [(LINE_BYTES_MAX, true), (LINE_BYTES_MAX + 1, false)] {
         let extension = "x".repeat(bytes - 2);
-        every_way(&format!("{chunked}0;{extension}\r\n\r\n"), within);
+        every_way(
+            &format!("{chunked}0;{extension}\r\n\r\n"),
+            within,
+            ParseError::LineTooLong,
+        );
     }
     for (bytes, within) in [(HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)] {
         let left = bytes - 2 - 3 * "a: \r\n".len();
         let values = [left / 3, left / 3, left - 2 * (left / 3)].map(|n| "x".repeat(n));
         let trailers: String = values.iter().map(|v| format!("a: {v}\r\n")).collect();
-        every_way(&format!("{chunked}0\r\n{trailers}\r\n"), within);
+        every_way(
+            &format!("{chunked}0\r\n{trailers}\r\n"),
+            within,
+            ParseError::HeadTooLarge,
+        );
     }
 }
 

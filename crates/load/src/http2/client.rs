@@ -37,8 +37,8 @@ pub enum EventKind {
     },
     /// The response is complete.
     Response(Outcome),
-    /// The response is malformed or does not fit the request.
-    Malformed,
+    /// The response is malformed or does not fit the request, for this reason.
+    Malformed(&'static str),
     /// The peer reset the stream.
     Reset {
         /// The peer's error code.
@@ -246,11 +246,16 @@ impl Client {
     }
 
     /// Resets a stream whose response is malformed.
-    pub(super) fn malformed(&mut self, slot: usize, code: ErrorCode, events: &mut Vec<Event>) {
+    pub(super) fn malformed(
+        &mut self,
+        slot: usize,
+        (code, reason): (ErrorCode, &'static str),
+        events: &mut Vec<Event>,
+    ) {
         self.reset(slot, code);
         events.push(Event {
             slot: slot as Slot,
-            kind: EventKind::Malformed,
+            kind: EventKind::Malformed(reason),
         });
     }
 

@@ -103,9 +103,11 @@ impl Client {
         let s = &mut self.streams[slot];
         s.send_window += more;
         if more == 0 {
-            self.malformed(slot, ErrorCode::Protocol, events);
+            let why = "WINDOW_UPDATE with an increment of 0";
+            self.malformed(slot, (ErrorCode::Protocol, why), events);
         } else if s.send_window > WINDOW_MAX {
-            self.malformed(slot, ErrorCode::FlowControl, events);
+            let why = "a stream's window exceeds its limit";
+            self.malformed(slot, (ErrorCode::FlowControl, why), events);
         } else {
             self.send_body(slot);
         }

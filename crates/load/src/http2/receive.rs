@@ -8,7 +8,7 @@ use super::frame::{
     PRIORITISED, Violation, unpadded,
 };
 use super::request::RequestKind;
-use super::response::{Section, is_complete};
+use super::response::{Section, complete};
 use super::streams::{Phase, StreamState};
 use super::{CONTINUATIONS_MAX, HEADER_LIST_BYTES_MAX, UNREAD_ACKS_MAX};
 
@@ -140,12 +140,17 @@ impl Client {
             return self.idle_frame();
         };
         if !self.received_on(slot, payload.len(), ended) {
-            self.malformed(slot, ErrorCode::FlowControl, events);
+            let why = "more data on a stream than its window allows";
+            self.malformed(slot, (ErrorCode::FlowControl, why), events);
             return Ok(());
         }
         let fits = self.streams[slot].take_content(data.len() as u64);
-        if !fits || !self.take_messages(slot, data, events) {
-            self.malformed(slot, ErrorCode::Protocol, events);
+        if !fits {
+            let why = "more data than the response's Content-Length, or data where none is allowed";
+            self.malformed(slot, (ErrorCode::Protocol, why), events);
+        } else if !self.take_messages(slot, data, events) {
+            let why = "an invalid gRPC message: compressed, or too long";
+            self.malformed(slot, (ErrorCode::Protocol, why), events);
         } else if ended {
             self.end_of_stream(slot, events);
         }
@@ -178,14 +183,14 @@ impl Client {
     fn end_of_stream(&mut self, slot: usize, events: &mut Vec<Event>) {
         let s = &self.streams[slot];
         let request = self.requests[s.request as usize].kind;
-        let kind = match is_complete(s, request) {
-            true => EventKind::Response(Outcome {
+        let kind = match complete(s, request) {
+            Ok(()) => EventKind::Response(Outcome {
                 status: s.status,
                 grpc_status: s
                     .grpc_status
                     .filter(|_| matches!(request, RequestKind::Grpc(_))),
             }),
-            false => EventKind::Malformed,
+            Err(reason) => EventKind::Malformed(reason),
         };
         if s.request_over {
             self.ended(slot, kind, events);
@@ -268,8 +273,8 @@ impl Client {
             return self.idle_frame();
         };
         let kind = self.requests[self.streams[slot].request as usize].kind;
-        if !section.accept(&mut self.streams[slot], kind, ended) {
-            self.malformed(slot, ErrorCode::Protocol, events);
+        if let Err(why) = section.accept(&mut self.streams[slot], kind, ended) {
+            self.malformed(slot, (ErrorCode::Protocol, why), events);
             return Ok(());
         }
         match self.streams[slot].phase {

@@ -8,7 +8,7 @@ use super::streams::{Phase, Stream};
 /// The fields of one header block.
 #[derive(Debug, Default)]
 pub(super) struct Section {
-    malformed: bool,
+    malformed: Option<&'static str>,
     regular: bool,
     status: Option<u16>,
     length: Option<u64>,
@@ -25,23 +25,38 @@ impl Section {
         match kind {
             FieldKind::Status => {
                 let status = status(value);
-                self.malformed |= self.regular || self.status.is_some() || status.is_none();
+                self.unless(!self.regular, "`:status` after other header fields");
+                self.unless(self.status.is_none(), "`:status` twice");
+                self.unless(
+                    status.is_some(),
+                    "an invalid `:status`: expected three digits",
+                );
                 self.status = status;
                 return;
             }
-            FieldKind::OtherPseudo | FieldKind::ConnectionSpecific | FieldKind::Invalid => {
-                self.malformed = true
+            FieldKind::OtherPseudo => {
+                self.unless(false, "a pseudo-header field other than `:status`")
             }
+            FieldKind::ConnectionSpecific => {
+                self.unless(false, "a header field that is only valid in HTTP/1.1");
+            }
+            FieldKind::Invalid => self.unless(false, "an invalid header field"),
             FieldKind::ContentLength => {
                 let length = decimal(value);
                 let differs = self.length.is_some() && self.length != length;
-                self.malformed |= length.is_none() || differs;
+                self.unless(
+                    length.is_some() && !differs,
+                    "an invalid Content-Length: expected one decimal number",
+                );
                 self.length = length;
             }
             FieldKind::ContentType => self.grpc_content = is_grpc(value),
             FieldKind::GrpcStatus => {
                 let status = decimal(value).and_then(|n| u32::try_from(n).ok());
-                self.malformed |= status.is_none() || self.grpc_status.is_some();
+                self.unless(
+                    status.is_some() && self.grpc_status.is_none(),
+                    "an invalid `grpc-status`: expected one decimal number",
+                );
                 self.grpc_status = status;
             }
             FieldKind::Regular => {}
@@ -49,14 +64,36 @@ impl Section {
         self.regular = true;
     }
 
-    /// Whether the section is valid in the current phase of stream `s`; if so, stores it.
-    pub(super) fn accept(&self, s: &mut Stream, kind: RequestKind, ended: bool) -> bool {
-        if self.malformed || self.bytes > HEADER_LIST_BYTES_MAX {
-            return false;
+    /// Marks the section as malformed because of `reason`, unless `good`. The first reason stays.
+    #[inline]
+    fn unless(&mut self, good: bool, reason: &'static str) {
+        if !good {
+            self.malformed.get_or_insert(reason);
+        }
+    }
+
+    /// Stores the section in stream `s`, if it is valid in its current phase.
+    pub(super) fn accept(
+        &self,
+        s: &mut Stream,
+        kind: RequestKind,
+        ended: bool,
+    ) -> Result<(), &'static str> {
+        if let Some(reason) = self.malformed {
+            return Err(reason);
+        }
+        if self.bytes > HEADER_LIST_BYTES_MAX {
+            return Err("the head of the response, or its trailers, are larger than 64 KiB");
         }
         match (s.phase, self.status) {
-            (Phase::Head, Some(101) | None) => return false,
-            (Phase::Head, Some(100..=199)) => return !ended,
+            (Phase::Head, None) => return Err("a response without `:status`"),
+            (Phase::Head, Some(101)) => {
+                return Err("status 101: HTTP/2 has no other protocol to switch to");
+            }
+            (Phase::Head, Some(100..=199)) if ended => {
+                return Err("the stream ended with an interim response");
+            }
+            (Phase::Head, Some(100..=199)) => return Ok(()),
             (Phase::Head, Some(status)) => {
                 s.phase = Phase::Body;
                 s.status = status;
@@ -65,31 +102,41 @@ impl Section {
                 s.content_left = if bodiless { Some(0) } else { self.length };
             }
             // Trailers have no status and end the response.
-            (Phase::Body, Some(_)) => return false,
-            (Phase::Body, None) if !ended => return false,
+            (Phase::Body, Some(_)) => return Err("trailers with a `:status`"),
+            (Phase::Body, None) if !ended => return Err("trailers that do not end the stream"),
             (Phase::Body, None) => {}
         }
         s.grpc_status = self.grpc_status.or(s.grpc_status);
-        true
+        Ok(())
     }
 }
 
-/// Whether the ended response of `s` is complete and fits a request of this `kind`.
-pub(super) fn is_complete(s: &Stream, kind: RequestKind) -> bool {
-    if s.phase != Phase::Body || s.content_left.is_some_and(|n| n > 0) {
-        return false;
+/// Whether the ended response of `s` is complete and fits a request of this `kind`; otherwise why not.
+pub(super) fn complete(s: &Stream, kind: RequestKind) -> Result<(), &'static str> {
+    if s.phase != Phase::Body {
+        return Err("the stream ended without a response");
+    }
+    if s.content_left.is_some_and(|n| n > 0) {
+        return Err("less data than the response's Content-Length");
     }
     let RequestKind::Grpc(streaming) = kind else {
-        return true;
+        return Ok(());
     };
     match s.grpc_status {
-        Some(0) => {
-            let count_fits = !streaming.one_response() || s.messages.count() == 1;
-            s.grpc_content && s.status == 200 && count_fits && s.messages.at_boundary()
+        Some(0) if !s.grpc_content => {
+            Err("`grpc-status` 0 in a response whose content type is not application/grpc")
         }
-        Some(_) => true,
+        Some(0) if s.status != 200 => Err("`grpc-status` 0 in a response whose status is not 200"),
+        Some(0) if streaming.one_response() && s.messages.count() != 1 => {
+            Err("`grpc-status` 0 without exactly one message, which the method has")
+        }
+        Some(0) if !s.messages.at_boundary() => Err("the stream ended within a gRPC message"),
+        Some(_) => Ok(()),
         // A response of a proxy has only an HTTP status, which is used instead.
-        None => s.status >= 400,
+        None if s.status >= 400 => Ok(()),
+        None => {
+            Err("a response without `grpc-status`: the server may not support gRPC on this port")
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tare_model::hist::HistogramWire;
 use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::load::{
     EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
-    Surplus,
+    RefusedResponses, Surplus,
 };
 use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
 use tare_model::verdict::Verdict;
@@ -18,6 +18,7 @@ use crate::driver::{DriverReport, KernelReport, TlsReport};
 use crate::engine::{Flush, LoopEnd};
 
 use super::recorder::SECOND_NS;
+use super::refused::Refusals;
 use super::stats::{EndpointStats, Errors, LazyHistogram, SlotStats};
 use super::verdict::assess;
 
@@ -39,6 +40,7 @@ pub(crate) struct Collector<'a> {
     warmup: SlotStats,
     /// By name index.
     surplus: Vec<Surplus>,
+    refused: Refusals,
     sent_since_progress: u64,
     planned_since_progress: u64,
     lateness_since_progress: LazyHistogram,
@@ -60,6 +62,7 @@ impl<'a> Collector<'a> {
             total: SlotStats::default(),
             warmup: SlotStats::default(),
             surplus: vec![Surplus::default(); names.len()],
+            refused: Refusals::default(),
             sent_since_progress: 0,
             planned_since_progress: 0,
             lateness_since_progress: LazyHistogram::default(),
@@ -82,6 +85,9 @@ impl<'a> Collector<'a> {
         self.warmup.merge(&flush.stats.warmup, names);
         for (name, surplus) in &flush.stats.surplus {
             self.surplus[*name as usize].add(surplus);
+        }
+        for refusal in flush.stats.refused.iter() {
+            self.refused.add(*refusal);
         }
         for (second, page) in flush.stats.seconds {
             self.total.merge(&page, names);
@@ -182,6 +188,7 @@ impl<'a> Collector<'a> {
             status: count_map(&total.status),
             grpc_status: count_map(&total.grpc_status),
             errors: error_map(&total.errors),
+            refused: refused(&self.refused),
             endpoints,
             generator: generator(&ends, info.throttled_ns),
             verdict: Verdict::default(),
@@ -197,7 +204,7 @@ impl<'a> Collector<'a> {
             tls: info.driver.tls.as_ref().map(tls),
             instrument_error: info.driver.kernel.as_ref().map(instrument_error),
         };
-        result.verdict = assess(&result, total.not_due);
+        result.verdict = assess(&result, total.not_due, total.unfinished_ns);
         result
     }
 }
@@ -289,6 +296,20 @@ fn error_map(errors: &Errors) -> BTreeMap<String, u64> {
         .map(|class| (class.key().to_owned(), errors[class as usize]))
         .filter(|&(_, n)| n > 0)
         .collect()
+}
+
+/// The refused responses, the most frequent ones first.
+fn refused(all: &Refusals) -> Vec<RefusedResponses> {
+    let mut all: Vec<RefusedResponses> = all
+        .iter()
+        .map(|r| RefusedResponses {
+            reason: r.reason.to_owned(),
+            count: r.count,
+            first_bytes: r.first.get().escape_ascii().to_string(),
+        })
+        .collect();
+    RefusedResponses::sort(&mut all);
+    all
 }
 
 fn count_map<K: ToString>(counts: &[(K, u64)]) -> BTreeMap<String, u64> {

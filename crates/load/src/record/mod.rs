@@ -2,8 +2,10 @@
 
 mod collector;
 mod recorder;
+mod refused;
 mod stats;
 pub mod verdict;
 
 pub(crate) use collector::{Collector, RunInfo};
 pub(crate) use recorder::{Ending, Instants, LoopStats, Recorder, SECOND_NS};
+pub(crate) use refused::FirstBytes;

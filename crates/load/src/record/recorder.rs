@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tare_model::load::{ErrorClass, Surplus};
 
+use super::refused::{FirstBytes, Refusal, Refusals};
 use super::stats::{SlotStats, count};
 
 /// One second in nanoseconds.
@@ -30,6 +31,8 @@ pub(crate) struct LoopStats {
     pub(crate) sent: u64,
     /// Bytes after complete responses, by name index; without those of the warm-up.
     pub(crate) surplus: Vec<(u32, Surplus)>,
+    /// Responses that were refused; without those of the warm-up.
+    pub(crate) refused: Refusals,
     /// Shared with the recorder, which thereby counts the flushes that are still unread.
     unread: Arc<()>,
 }
@@ -39,6 +42,15 @@ pub(crate) struct LoopStats {
 pub(crate) struct Instants {
     pub(crate) intended: u64,
     pub(crate) sent: u64,
+}
+
+/// Where the events of slots from before the window are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BeforeWindow {
+    /// Always in an open loop: the schedule determines which slots belong to the window.
+    InWarmUp,
+    /// In a closed loop once the window is open: see [`Recorder::carried_over`].
+    InFirstSecond,
 }
 
 /// Records events into a [`LoopStats`].
@@ -53,6 +65,8 @@ pub(crate) struct Recorder {
     current_from: u64,
     /// Whether the loop is closed. Lateness and wait then have no meaning.
     closed_loop: bool,
+    /// Where slots from before the window are counted: in the warm-up, or in the first second.
+    before_window: BeforeWindow,
     /// Entries in the endpoint logs of all seconds.
     logged: usize,
     /// Shared with each flushed [`LoopStats`] until it has been read.
@@ -75,6 +89,7 @@ impl Recorder {
             current: usize::MAX,
             current_from: 0,
             closed_loop,
+            before_window: BeforeWindow::InWarmUp,
             logged: 0,
             unread: Arc::default(),
         }
@@ -85,12 +100,31 @@ impl Recorder {
         self.window_end = self.window_end.min(now);
     }
 
+    /// Closed loop: the window is open. A request of the warm-up that is in flight now takes the
+    /// place of a request of the window, so its end belongs to the window; it is planned in the
+    /// first second with [`Self::carried_over`].
+    pub(crate) fn open_window(&mut self) {
+        self.before_window = BeforeWindow::InFirstSecond;
+    }
+
+    /// Closed loop: records that a request of the warm-up is in flight when the window opens.
+    pub(crate) fn carried_over(&mut self, name: u32) {
+        self.planned(self.window_start, name);
+    }
+
+    /// Whether the slot intended at `at` belongs to the warm-up.
+    #[inline]
+    fn in_warm_up(&self, at: u64) -> bool {
+        at < self.window_start && self.before_window == BeforeWindow::InWarmUp
+    }
+
     /// The statistics of the second of `at`, or of the warm-up.
     #[inline]
     fn stats_at(&mut self, at: u64) -> &mut SlotStats {
-        if at < self.window_start {
+        if self.in_warm_up(at) {
             return &mut self.stats.warmup;
         }
+        let at = at.max(self.window_start);
         let known = self.current != usize::MAX && at.wrapping_sub(self.current_from) < SECOND_NS;
         if !known {
             self.select_second(at);
@@ -122,7 +156,8 @@ impl Recorder {
     #[inline]
     pub(crate) fn sent(&mut self, at: Instants, lateness: u64, wait: u64) {
         self.stats.sent += 1;
-        let counted = at.intended >= self.window_start && at.sent < self.window_end;
+        let counted = !self.in_warm_up(at.intended)
+            && (self.window_start..self.window_end).contains(&at.sent);
         if !self.closed_loop {
             let page = self.stats_at(at.intended);
             page.lateness.record(lateness);
@@ -232,10 +267,12 @@ impl Recorder {
         }
     }
 
-    /// Records a slot without an end: sent and still in flight, or never sent.
-    pub(crate) fn unfinished(&mut self, intended: u64, name: u32, sent: bool) {
+    /// Records a slot without an end at `now`: sent and still in flight, or never sent.
+    pub(crate) fn unfinished(&mut self, intended: u64, now: u64, name: u32, sent: bool) {
         let names = self.names;
-        for counts in self.stats_at(intended).counts_of(name, names) {
+        let page = self.stats_at(intended);
+        page.unfinished_ns += now.saturating_sub(intended);
+        for counts in page.counts_of(name, names) {
             match sent {
                 true => counts.in_flight += 1,
                 false => counts.not_sent += 1,
@@ -257,14 +294,14 @@ impl Recorder {
             Some(class) => {
                 Self::failed(self.stats_at(intended), name, names, class);
             }
-            None => self.unfinished(intended, name, false),
+            None => self.unfinished(intended, intended, name, false),
         }
     }
 
     /// Records `bytes` that followed the complete response to the request of `intended`.
     #[cold]
     pub(crate) fn surplus(&mut self, intended: u64, name: u32, bytes: u64) {
-        if intended < self.window_start {
+        if self.in_warm_up(intended) {
             return;
         }
         let new = Surplus {
@@ -276,6 +313,24 @@ impl Recorder {
             Some((_, sum)) => sum.add(&new),
             None => all.push((name, new)),
         }
+    }
+
+    /// Records why the request of `intended` failed, and the first bytes in the place of its response.
+    #[cold]
+    pub(crate) fn refused(&mut self, intended: u64, reason: &'static str, first: FirstBytes) {
+        if !self.in_warm_up(intended) {
+            self.refused_connection(reason, first);
+        }
+    }
+
+    /// Records why a connection cannot carry requests, and the first bytes on it.
+    #[cold]
+    pub(crate) fn refused_connection(&mut self, reason: &'static str, first: FirstBytes) {
+        self.stats.refused.add(Refusal {
+            reason,
+            count: 1,
+            first,
+        });
     }
 
     /// Whether the logs have reached their limit.

@@ -119,6 +119,8 @@ pub(crate) struct SlotStats {
     pub(crate) ended_in_window: u64,
     /// Slots given up before they were due.
     pub(crate) not_due: u64,
+    /// How long the slots without an end had lasted, in nanoseconds.
+    pub(crate) unfinished_ns: u64,
     pub(crate) latency: LazyHistogram,
     pub(crate) service_time: LazyHistogram,
     pub(crate) lateness: LazyHistogram,
@@ -170,6 +172,7 @@ impl SlotStats {
         self.sent += other.sent;
         self.ended_in_window += other.ended_in_window;
         self.not_due += other.not_due;
+        self.unfinished_ns += other.unfinished_ns;
         self.latency.merge(&other.latency);
         self.service_time.merge(&other.service_time);
         self.lateness.merge(&other.lateness);

@@ -2,12 +2,13 @@
 
 mod responses;
 
+use tare_model::hist::LatencySummary;
 use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 
 pub use responses::unreachable;
-use responses::{redirects, surplus};
+use responses::{redirects, refused_reason, surplus};
 
 /// A run is suspect when it sends less than this share of the planned requests within the window.
 pub const RATE_SUSPECT: f64 = 0.99;
@@ -48,9 +49,9 @@ pub const SURPLUS_INVALID: f64 = 0.01;
 pub const SAMPLES_FOR_P99: u64 = 299;
 
 /// Judges `result`; its own `verdict` is ignored. `not_due` slots were given up before they
-/// were due.
+/// were due; the slots without an end had lasted for `unfinished_ns` in total.
 #[must_use]
-pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
+pub fn assess(result: &LoadResult, not_due: u64, unfinished_ns: u64) -> Verdict {
     let mut findings = Vec::new();
     if !result.counts.identity_holds() {
         findings.push(Finding::new(
@@ -102,7 +103,8 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
     }
     saturation(result, &mut findings);
     shortage(result, &mut findings);
-    errors(result, not_due, &mut findings);
+    let waste = wasted(result, unfinished_ns);
+    errors(result, not_due, waste, &mut findings);
     surplus(result, &mut findings);
     redirects(result, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
@@ -209,7 +211,24 @@ fn saturation(result: &LoadResult, findings: &mut Vec<Finding>) {
     }
 }
 
-fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
+/// In a closed loop: the share of the time of all requests that those took which did not succeed. Their
+/// number alone hides them: a connection without a response sends one request in each timeout, while
+/// the others send thousands.
+fn wasted(result: &LoadResult, unfinished_ns: u64) -> f64 {
+    if result.mode != Mode::Saturate {
+        return 0.0;
+    }
+    let sum = |s: &LatencySummary| s.mean * s.count as f64;
+    let wasted = sum(&result.error_latency_ns) + unfinished_ns as f64;
+    wasted / (wasted + sum(&result.latency_ns)).max(1.0)
+}
+
+fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Finding>) {
+    let by_time = grade(wasted, ERRORS_SUSPECT, ERRORS_INVALID);
+    let of_the_time = match by_time {
+        Some(_) => format!(" and {} of the time of all requests", percent(wasted)),
+        None => String::new(),
+    };
     let counts = &result.counts;
     let bad = counts.error.saturating_add(counts.timeout);
     // Slots given up because every slot would fail are errors and count as due.
@@ -218,17 +237,22 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     let dead = dead_endpoints(result);
     // An endpoint without any success is suspect even when it has few slots.
     let at_least = (!dead.is_empty()).then_some(Grade::Suspect);
-    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID).max(at_least) {
+    let by_time_of_errors = by_time.filter(|_| bad > 0);
+    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID)
+        .max(at_least)
+        .max(by_time_of_errors)
+    {
         let classes: Vec<String> = result
             .errors
             .iter()
             .map(|(class, n)| format!("{class} {n}"))
             .collect();
         let found = format!(
-            "{bad} of {due} requests failed ({}): {}{dead}{}",
+            "{bad} of {due} requests failed ({}{of_the_time}): {}{dead}{}{}",
             percent(share),
             classes.join(", "),
-            tls_reason(result)
+            tls_reason(result),
+            refused_reason(result)
         );
         findings.push(Finding::new(grade, Reason::Errors, found));
     }
@@ -236,9 +260,10 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
     let cut = counts.not_sent.saturating_sub(not_due);
     let cut = counts.in_flight.saturating_add(cut);
     let share = cut as f64 / due.max(1) as f64;
-    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID) {
+    let by_time_of_cut = by_time.filter(|_| cut > 0 && bad == 0);
+    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID).max(by_time_of_cut) {
         let found = format!(
-            "{cut} of {due} slots ({}) had not ended at the end of the drain",
+            "{cut} of {due} slots ({}{of_the_time}) had not ended at the end of the drain",
             percent(share)
         );
         findings.push(Finding::new(grade, Reason::DrainCut, found));
@@ -336,7 +361,7 @@ mod tests {
     fn judged(change: impl Fn(&mut LoadResult)) -> (Grade, Vec<Reason>) {
         let mut r = good();
         change(&mut r);
-        let verdict = assess(&r, 0);
+        let verdict = assess(&r, 0, 0);
         (
             verdict.grade,
             verdict.reasons.iter().map(|f| f.reason).collect(),
@@ -354,7 +379,7 @@ mod tests {
         assert_eq!(judged(refused), (Grade::Invalid, vec![Reason::Errors]));
         let mut r = good();
         refused(&mut r);
-        let found = &assess(&r, 0).reasons[0].found;
+        let found = &assess(&r, 0, 0).reasons[0].found;
         assert_eq!(
             found,
             "all 1000 requests failed: the connection was refused"
@@ -532,7 +557,7 @@ mod tests {
         r.interrupted = true;
         r.counts.planned = 10_000;
         r.counts.not_sent = 9_000;
-        let verdict = assess(&r, 9_000);
+        let verdict = assess(&r, 9_000, 0);
         assert_eq!(verdict.grade, Grade::Suspect);
         assert_eq!(verdict.reasons.len(), 1, "{verdict:?}");
     }

@@ -43,6 +43,7 @@ fn answer(path: &str) -> Vec<Step> {
         ],
         "/garbage" => vec![now(b"SSH-2.0-OpenSSH\r\n")],
         "/late" => vec![Step::Bytes(250 * MS, ok_response("late"))],
+        "/never" => Vec::new(),
         "/close" => vec![
             now(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"),
             Step::Close(0),
@@ -73,6 +74,7 @@ fn answer_stream(request: Received<'_>) -> Vec<Step> {
         "/half" => vec![now(h2::ok(s, b"hello")[..9].to_vec()), Step::Close(MS)],
         "/garbage" => vec![now(h2::data(0, b"", false))],
         "/late" => vec![Step::Bytes(250 * MS, h2::ok(s, b"late"))],
+        "/never" => Vec::new(),
         "/close" => vec![
             now([h2::ok(s, b"ok"), h2::goaway(s, 0)].concat()),
             Step::Close(0),
@@ -419,6 +421,12 @@ fn closed_loop(world: &impl World, protocol: Protocol) {
     // At most one request in each 102 ms, and one more.
     assert!((1..=8 * 3).contains(&r.counts.ok), "{:?}", r.counts);
     assert_eq!(r.counts.ok, r.counts.planned);
+    let mut s = of(protocol, "http://server/never");
+    (s.mode, s.timeout_ns) = (Mode::Saturate, 100 * MS);
+    let r = run_until(|| world.run(&s), |r| r.counts.planned >= 8);
+    assert_eq!(r.counts.timeout, r.counts.planned, "{:?}", r.errors);
+    assert!(r.counts.planned >= 8, "{:?}", r.counts);
+    assert_eq!(r.verdict.grade, Grade::Invalid);
     let mut s = of(protocol, "http://refused/ok");
     s.mode = Mode::Saturate;
     let r = run_until(

@@ -2,10 +2,13 @@
 //! prescribes, and the same tests on loopback sockets.
 
 mod chaos;
+mod closed;
+mod closing;
 mod conformance;
 pub(crate) mod driver;
 mod http1;
 mod memory;
+mod refused;
 pub(crate) mod script;
 mod streams;
 pub(crate) mod support;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tare_model::load::{Endpoint, LoadSpec};
 use tare_model::rng::Rng;
 
+use crate::http1::asks_to_close;
 use crate::http2::Request;
 
 use super::encode::{Encoded, encode};
@@ -38,6 +39,8 @@ pub(crate) struct EncodedEndpoint {
     pub(crate) stream_request: u32,
     /// Whether the method is HEAD: the response has no body, even if its headers announce one.
     pub(crate) head_request: bool,
+    /// Whether the request asks the server to close its connection after the response.
+    pub(crate) closes: bool,
     /// Index into [`Targets::names`].
     pub(crate) name: u32,
     /// Index into [`Targets::origins`].
@@ -110,6 +113,7 @@ impl Targets {
                 request,
                 stream_request,
                 head_request: endpoint.method == "HEAD",
+                closes: asks_to_close(&endpoint.headers),
                 name,
                 origin,
             });

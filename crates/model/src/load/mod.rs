@@ -16,7 +16,8 @@ pub use arrivals::{Arrivals, RateStep};
 pub use mask::masked;
 pub use objective::{DEFAULT_OBJECTIVES, Measure, Objective};
 pub use result::{
-    Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate, Surplus,
+    Counts, EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate,
+    RefusedResponses, Surplus,
 };
 pub use spec::{Endpoint, GrpcCall, LoadSpec, Mode, Pace, Protocol, Shard, Streaming};
 pub use trace::{ArrivalsError, TRACE_SLOTS_MAX, Trace};

@@ -216,6 +216,11 @@ pub struct LoadResult {
     pub grpc_status: BTreeMap<String, u64>,
     /// Errors and timeouts by [`ErrorClass::key`].
     pub errors: BTreeMap<String, u64>,
+    /// Why responses were refused or never arrived, the most frequent reasons first: responses to
+    /// requests of the window, and all connections that did not become HTTP/2 connections. Absent
+    /// without any and in results of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedResponses>,
     /// One for each name, in the order of first appearance in the specification.
     pub endpoints: Vec<EndpointResult>,
     /// About the generator itself.
@@ -317,6 +322,51 @@ impl Surplus {
     pub fn add(&mut self, other: &Self) {
         self.responses = self.responses.saturating_add(other.responses);
         self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// Responses that the generator refused for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RefusedResponses {
+    /// What arrived, and what was expected.
+    pub reason: String,
+    /// Number of responses.
+    pub count: u64,
+    /// The first bytes that arrived in the place of one of the responses, at most 48. Bytes other than
+    /// printable ASCII are escaped: `\r`, `\n`, `\x00`. Absent if nothing arrived, and for frames of HTTP/2.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub first_bytes: String,
+}
+
+impl RefusedResponses {
+    /// Adds the responses refused by another generator.
+    pub fn add(all: &mut Vec<Self>, other: &Self) {
+        match all.iter_mut().find(|r| r.reason == other.reason) {
+            None => all.push(other.clone()),
+            Some(known) => {
+                known.count = known.count.saturating_add(other.count);
+                // The smallest, so that the order of the generators does not matter.
+                let bytes = [&known.first_bytes, &other.first_bytes];
+                let first = bytes.into_iter().filter(|b| !b.is_empty()).min();
+                known.first_bytes = first.cloned().unwrap_or_default();
+            }
+        }
+        Self::sort(all);
+    }
+
+    /// Sorts by frequency.
+    pub fn sort(all: &mut [Self]) {
+        all.sort_by(|a, b| b.count.cmp(&a.count).then(a.reason.cmp(&b.reason)));
+    }
+
+    /// The reason with the first bytes.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.first_bytes.as_str() {
+            "" => self.reason.clone(),
+            bytes => format!("{}; received \"{bytes}\"", self.reason),
+        }
     }
 }
 

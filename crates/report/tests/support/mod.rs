@@ -351,6 +351,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
         error_latency_ns: Histogram::new().summary(),
         status: BTreeMap::from([("200".to_owned(), counts.ok)]),
         grpc_status: BTreeMap::new(),
+        refused: Vec::new(),
         errors: BTreeMap::new(),
         endpoints: endpoints.collect(),
         generator: GeneratorStats {

@@ -92,7 +92,7 @@ fn assert_judged_by_its_records(dir: &Path, row: &TrialRow, manifest: &RunManife
     // On a cluster, the verdict combines the verdicts of several generators.
     let is_local = manifest.plan.environment == EnvironmentKind::Local;
     if let Some(load) = result.load.as_ref().filter(|_| is_local) {
-        for finding in assess(load, 0).reasons {
+        for finding in assess(load, 0, 0).reasons {
             let found = load.verdict.reasons.iter();
             let graded = found.filter(|f| f.reason == finding.reason);
             assert!(

@@ -6,7 +6,8 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::hist::HistogramWire;
 use tare_model::load::transport::{InstrumentError, TlsResult};
 use tare_model::load::{
-    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate, Surplus,
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
+    RefusedResponses, Surplus,
 };
 use tare_model::verdict::Verdict;
 
@@ -63,6 +64,7 @@ pub(super) fn of(
         tls: tls(parts)?,
         instrument_error: instrument(parts)?,
         errors: counted(results.iter().map(|r| &r.errors)),
+        refused: refused(&results),
         endpoints: endpoints(parts)?,
         generator: generator(&results),
         verdict: verdict.clone(),
@@ -176,6 +178,14 @@ fn counted<'a>(maps: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMa
     let mut sum = BTreeMap::new();
     maps.for_each(|map| add(&mut sum, map));
     sum
+}
+
+fn refused(results: &[&LoadResult]) -> Vec<RefusedResponses> {
+    let mut all = Vec::new();
+    for refused in results.iter().flat_map(|r| &r.refused) {
+        RefusedResponses::add(&mut all, refused);
+    }
+    all
 }
 
 fn add(to: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tare_model::load::{
     Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
-    Surplus,
+    RefusedResponses, Surplus,
 };
 
 use super::*;
@@ -78,6 +78,7 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
         stream_wait_ns: Some(wait.summary()),
         message_latency_ns: None,
         grpc_status: statuses(&counts),
+        refused: refused(counts.error),
         status: match counts.ok {
             0 => BTreeMap::new(),
             n => BTreeMap::from([("200".to_owned(), n)]),
@@ -127,6 +128,16 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
             message_latency: None,
         },
     }
+}
+
+fn refused(count: u64) -> Vec<RefusedResponses> {
+    let of = |count, bytes: &str| RefusedResponses {
+        reason: format!("reason {bytes}"),
+        count,
+        first_bytes: bytes.to_owned(),
+    };
+    let all = [of(3 * count, "HTTP/2"), of(2 * count, ""), of(count, "x")];
+    all.into_iter().filter(|r| r.count > 0).collect()
 }
 
 fn part(name: &str, result: &LoadResult) -> Part {

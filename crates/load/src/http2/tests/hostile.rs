@@ -283,7 +283,8 @@ fn each_violation_on_a_stream_ends_only_the_stream() {
         let mut client = connected(vec![get()], 4, &[]);
         client.open(0);
         client.open(0);
-        assert_eq!(fed(&mut client, &bytes), [EventKind::Malformed], "{name}");
+        let found = fed(&mut client, &bytes);
+        assert!(matches!(found[..], [EventKind::Malformed(_)]), "{name}");
         let last = fed(&mut client, &ok(3, b"still here"));
         assert!(matches!(last[..], [EventKind::Response(_)]), "{name}");
     }
@@ -344,10 +345,8 @@ fn more_data_than_the_window_is_a_violation() {
     client.open(0);
     fed(&mut client, &headers(1, &[(":status", "200")], false));
     client.streams[0].receive_left = 10;
-    assert_eq!(
-        fed(&mut client, &data(1, &[0; 11], false)),
-        [EventKind::Malformed]
-    );
+    let found = fed(&mut client, &data(1, &[0; 11], false));
+    assert!(matches!(found[..], [EventKind::Malformed(_)]));
     client.receive_left = 10;
     let v = client.feed(&data(1, &[0; 11], false), &mut Vec::new());
     assert_eq!(v.unwrap_err().code, ErrorCode::FlowControl);

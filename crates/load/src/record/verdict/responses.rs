@@ -21,6 +21,14 @@ pub fn unreachable(result: &LoadResult) -> Option<&'static str> {
     Some(reason.1)
 }
 
+/// The most frequent reason for which responses were refused, as the end of a sentence; empty without any.
+pub(super) fn refused_reason(result: &LoadResult) -> String {
+    match result.refused.first() {
+        Some(most) => format!("; {} times: {}", most.count, most.words()),
+        None => String::new(),
+    }
+}
+
 /// The statuses of redirects (RFC 9110, 15.4). Other statuses from 300 to 399 redirect no client: a 304
 /// answers a conditional request.
 const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];

@@ -62,6 +62,9 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
     counted(out, "status", &r.status)?;
     counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
     counted(out, "errors", &r.errors)?;
+    for refused in &r.refused {
+        writeln!(out, "  {} times: {}", refused.count, refused.words())?;
+    }
     if let Some(tls) = &r.tls {
         transport::tls(out, tls)?;
     }
