@@ -139,7 +139,8 @@ impl<'a> Fit<'a> {
                 (from, to) => from + SEAM..to - SEAM,
             };
             let starts = found.starts.iter().map(|start| from + start);
-            fit.starts.extend(starts.filter(|start| own.contains(start)));
+            fit.starts
+                .extend(starts.filter(|start| own.contains(start)));
             for at in own {
                 fit.is_outlier[at] = found.is_outlier[at - from];
                 fit.noise[at] = noise;
@@ -187,7 +188,10 @@ impl<'a> Fit<'a> {
         let edges = self.edges();
         let levels: Vec<Level> = edges.windows(2).map(|w| self.level(w[0], w[1])).collect();
         let around = |at: usize| {
-            let (from, to) = (at.saturating_sub(AROUND), self.series.len().min(at + AROUND));
+            let (from, to) = (
+                at.saturating_sub(AROUND),
+                self.series.len().min(at + AROUND),
+            );
             self.variance(&edges, &levels, from, to)
         };
         let pairs = levels.windows(2).zip(&self.starts);

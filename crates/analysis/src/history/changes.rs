@@ -55,7 +55,10 @@ pub fn series(
 fn by_build(annotations: &[Annotation]) -> HashMap<&str, Vec<&Annotation>> {
     let mut by_build: HashMap<&str, Vec<&Annotation>> = HashMap::new();
     for annotation in annotations {
-        by_build.entry(&annotation.build).or_default().push(annotation);
+        by_build
+            .entry(&annotation.build)
+            .or_default()
+            .push(annotation);
     }
     by_build
 }
@@ -145,7 +148,8 @@ fn changes(series: &HistorySeries, size_min: f64) -> Vec<HistoryChange> {
         let change = change(point.index, kind, point.size(), Some(point.p));
         all.push((point.index, change));
     }
-    let far = |o: &&Outlier| logs.len() >= OUTLIER_MIN && is_far(&series.points[o.index], o, size_min);
+    let far =
+        |o: &&Outlier| logs.len() >= OUTLIER_MIN && is_far(&series.points[o.index], o, size_min);
     for outlier in found.outliers.iter().filter(far) {
         let size = logs[outlier.index] - outlier.middle;
         let change = change(outlier.index, ChangeKind::Outlier, size, None);

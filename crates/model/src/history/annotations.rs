@@ -52,15 +52,17 @@ struct Date(String);
 
 impl<'de> Deserialize<'de> for Date {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        scalar(deserializer, "a date, such as `2026-12-31`", |text| {
-            match is_date(text) {
+        scalar(
+            deserializer,
+            "a date, such as `2026-12-31`",
+            |text| match is_date(text) {
                 true => Ok(Self(text.to_owned())),
                 false => Err(format!(
                     "found {}, expected a date, such as `2026-12-31`",
                     quoted(text)
                 )),
-            }
-        })
+            },
+        )
     }
 }
 
@@ -212,7 +214,9 @@ mod tests {
             "",
         ] {
             assert!(!is_date(other), "{other}");
-            let text = format!("- {{build: a, note: b}}\n- {{build: a, note: b, muted_until: '{other}'}}\n");
+            let text = format!(
+                "- {{build: a, note: b}}\n- {{build: a, note: b, muted_until: '{other}'}}\n"
+            );
             let error = read(&text).unwrap_err();
             let place = error.contains("annotations.yaml:2:") && error.contains("a date, such as");
             assert!(place, "{error}");
@@ -224,8 +228,14 @@ mod tests {
         for (text, words) in [
             ("\n- {note: a}\n", "an annotation without `build`"),
             ("\n- {build: a}\n", "an annotation without `note`"),
-            ("\n- {build: a, note: b, acepted: true}\n", "did you mean `accepted`?"),
-            ("\n- {build: a, note: b, accepted: perhaps}\n", "`true` or `false`"),
+            (
+                "\n- {build: a, note: b, acepted: true}\n",
+                "did you mean `accepted`?",
+            ),
+            (
+                "\n- {build: a, note: b, accepted: perhaps}\n",
+                "`true` or `false`",
+            ),
             ("\n- {build: [a], note: b}\n", "found a list"),
             ("\nbuild: a\n", "expected a list"),
         ] {

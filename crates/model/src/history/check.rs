@@ -37,7 +37,11 @@ impl HistoryEntry {
     /// # Errors
     /// The place in the entry, what was found there, and what was expected.
     pub fn check(&self) -> Result<(), String> {
-        let names = [("id", &self.id), ("build", &self.build), ("anchor", &self.anchor)];
+        let names = [
+            ("id", &self.id),
+            ("build", &self.build),
+            ("anchor", &self.anchor),
+        ];
         for (place, text) in names {
             check_name(place, text)?;
         }
@@ -53,7 +57,11 @@ impl HistoryEntry {
         for text in self.runs.iter() {
             check_text("runs", text, TEXT_MAX)?;
         }
-        for text in self.versions.iter().flat_map(|(name, digest)| [name, digest]) {
+        for text in self
+            .versions
+            .iter()
+            .flat_map(|(name, digest)| [name, digest])
+        {
             check_text("versions", text, TEXT_MAX)?;
         }
         let mut seen = HashSet::new();
@@ -62,7 +70,9 @@ impl HistoryEntry {
             check_name(&format!("{place}.name"), &variant.name)?;
             if !seen.insert(&variant.name) {
                 let found = quoted(&variant.name);
-                return Err(format!("{place}.name: found {found} twice, expected it once"));
+                return Err(format!(
+                    "{place}.name: found {found} twice, expected it once"
+                ));
             }
             check_figures(&place, variant)?;
         }
@@ -79,7 +89,9 @@ fn check_figures(place: &str, variant: &HistoryVariant) -> Result<(), String> {
         check_values(&place, figure)?;
         if !seen.insert((&figure.what, &figure.load)) {
             let (what, load) = (&figure.what, quoted(&figure.load));
-            return Err(format!("{place}: found {what} at {load} twice, expected it once"));
+            return Err(format!(
+                "{place}: found {what} at {load} twice, expected it once"
+            ));
         }
     }
     Ok(())
@@ -170,7 +182,10 @@ mod tests {
             low: log.map(|log| log - 0.1),
             high: log.map(|log| log + 0.1),
         };
-        let figures = vec![figure("p50", "ns", Some(1.0)), figure("memory", "bytes", None)];
+        let figures = vec![
+            figure("p50", "ns", Some(1.0)),
+            figure("memory", "bytes", None),
+        ];
         HistoryEntry {
             schema_version: crate::SCHEMA_VERSION,
             id: "n1".to_owned(),
@@ -195,21 +210,66 @@ mod tests {
         type Change = fn(&mut HistoryEntry);
         let figure = "variants[0].figures[0]";
         let cases: [(Change, &str); 16] = [
-            (|e| e.build = "b".repeat(65_536), "build: found 65536 characters"),
-            (|e| e.variants[0].name = "b".repeat(201), "variants[0].name: found 201"),
-            (|e| e.variants[0].name = String::new(), "variants[0].name: found nothing"),
-            (|e| e.host = "a\u{1b}[31m".to_owned(), "host: found the control character \\u{1b}"),
-            (|e| e.runs = vec!["a".repeat(2_001)], "runs: found 2001 characters"),
-            (|e| e.variants.push(e.variants[0].clone()), "variants[1].name: found `envoy` twice"),
-            (|e| e.variants[0].figures[0].unit = "ms".to_owned(), "{f}.unit: found `ms`, expected `ns` for p50"),
-            (|e| e.variants[0].figures[0].what = "p42".to_owned(), "{f}.what: found `p42`"),
-            (|e| e.variants[0].figures[0].value = Some(-1.0), "{f}.value: found -1e0"),
-            (|e| e.variants[0].figures[0].value = Some(1e308), "{f}.value: found 1e308"),
-            (|e| e.variants[0].figures[0].value = Some(f64::NAN), "{f}.value: found NaN"),
-            (|e| e.variants[0].figures[0].log_ratio = Some(1e308), "{f}.log_ratio: found 1e308"),
-            (|e| e.variants[0].figures[0].low = Some(-400.0), "{f}.low: found -4e2"),
-            (|e| e.variants[0].figures[0].high = Some(0.2), "{f}.low: found 0.9, expected at most `high`"),
-            (|e| e.variants[0].figures[1].low = Some(0.2), "variants[0].figures[1].low: found the end"),
+            (
+                |e| e.build = "b".repeat(65_536),
+                "build: found 65536 characters",
+            ),
+            (
+                |e| e.variants[0].name = "b".repeat(201),
+                "variants[0].name: found 201",
+            ),
+            (
+                |e| e.variants[0].name = String::new(),
+                "variants[0].name: found nothing",
+            ),
+            (
+                |e| e.host = "a\u{1b}[31m".to_owned(),
+                "host: found the control character \\u{1b}",
+            ),
+            (
+                |e| e.runs = vec!["a".repeat(2_001)],
+                "runs: found 2001 characters",
+            ),
+            (
+                |e| e.variants.push(e.variants[0].clone()),
+                "variants[1].name: found `envoy` twice",
+            ),
+            (
+                |e| e.variants[0].figures[0].unit = "ms".to_owned(),
+                "{f}.unit: found `ms`, expected `ns` for p50",
+            ),
+            (
+                |e| e.variants[0].figures[0].what = "p42".to_owned(),
+                "{f}.what: found `p42`",
+            ),
+            (
+                |e| e.variants[0].figures[0].value = Some(-1.0),
+                "{f}.value: found -1e0",
+            ),
+            (
+                |e| e.variants[0].figures[0].value = Some(1e308),
+                "{f}.value: found 1e308",
+            ),
+            (
+                |e| e.variants[0].figures[0].value = Some(f64::NAN),
+                "{f}.value: found NaN",
+            ),
+            (
+                |e| e.variants[0].figures[0].log_ratio = Some(1e308),
+                "{f}.log_ratio: found 1e308",
+            ),
+            (
+                |e| e.variants[0].figures[0].low = Some(-400.0),
+                "{f}.low: found -4e2",
+            ),
+            (
+                |e| e.variants[0].figures[0].high = Some(0.2),
+                "{f}.low: found 0.9, expected at most `high`",
+            ),
+            (
+                |e| e.variants[0].figures[1].low = Some(0.2),
+                "variants[0].figures[1].low: found the end",
+            ),
             (
                 |e| {
                     let first = e.variants[0].figures[0].clone();

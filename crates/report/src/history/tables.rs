@@ -62,7 +62,10 @@ impl HistoryGroup<'_> {
         if count >= ENTRIES_LASTING {
             return None;
         }
-        let series = self.tables.iter().flat_map(|t| t.series.iter().map(move |s| (t, s)));
+        let series = self
+            .tables
+            .iter()
+            .flat_map(|t| t.series.iter().map(move |s| (t, s)));
         let drift = |(table, series): (&HistoryTable<'_>, &&HistorySeries)| {
             let ratio = figures::significant(series.drift?);
             Some(format!("{} of {} x{ratio}", table.name, series.key.variant))

@@ -113,7 +113,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
     let (history, series) = read_and_report(dir)?;
     let of = history.entries.iter().find(|e| e.id == id);
-    let same = |e: &&HistoryEntry| of.is_some_and(|of| (&e.plan_key, &e.host_key) == (&of.plan_key, &of.host_key));
+    let same = |e: &&HistoryEntry| {
+        of.is_some_and(|of| (&e.plan_key, &e.host_key) == (&of.plan_key, &of.host_key))
+    };
     let count = history.entries.iter().filter(same).count();
     let here = |s: &HistorySeries| {
         let changes = s.changes.iter().filter(|c| c.entry == id);

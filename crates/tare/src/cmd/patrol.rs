@@ -158,12 +158,18 @@ fn first_usable(
         let dirs = dirs_of(number);
         let states = dirs.iter().zip(plans).map(|(dir, plan)| state(dir, plan));
         let states = states.collect::<anyhow::Result<Vec<_>>>()?;
-        let used = states.iter().zip(&dirs).find_map(|(state, dir)| match state {
-            State::UsedUp(why) => Some((why, dir)),
-            State::Absent | State::Unfinished | State::Finished => None,
-        });
+        let used = states
+            .iter()
+            .zip(&dirs)
+            .find_map(|(state, dir)| match state {
+                State::UsedUp(why) => Some((why, dir)),
+                State::Absent | State::Unfinished | State::Finished => None,
+            });
         if let Some((why, dir)) = used {
-            say(format_args!("{}: {why}; this patrol starts anew", dir.display()));
+            say(format_args!(
+                "{}: {why}; this patrol starts anew",
+                dir.display()
+            ));
         } else if !(again && states.iter().all(|s| matches!(s, State::Finished))) {
             return Ok(dirs);
         }

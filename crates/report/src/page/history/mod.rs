@@ -99,7 +99,13 @@ fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
     }
     let latest_first = entries.iter().rev();
     let changes: Vec<(&HistoryEntry, &String)> = latest_first
-        .flat_map(|e| by_entry.get(&*e.id).into_iter().flatten().map(move |w| (e, w)))
+        .flat_map(|e| {
+            by_entry
+                .get(&*e.id)
+                .into_iter()
+                .flatten()
+                .map(move |w| (e, w))
+        })
         .collect();
     if changes.is_empty() {
         page.tag(
@@ -133,7 +139,10 @@ fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
 fn loud(series: &HistorySeries, change: &HistoryChange) -> String {
     let kind = FIGURES.iter().find(|kind| kind.what == series.key.what);
     let figure = kind.map_or(series.key.what.as_str(), |kind| kind.short);
-    format!(": {figure} of {}", change_words(&series.key.variant, change))
+    format!(
+        ": {figure} of {}",
+        change_words(&series.key.variant, change)
+    )
 }
 
 /// A value in the fragment of an address.
