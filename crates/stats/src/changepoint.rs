@@ -76,15 +76,9 @@ pub struct Levels {
 pub fn levels(series: &[f64], size_min: f64) -> Levels {
     let mut fit = Fit::search(series, size_min);
     let changes = fit.merge(size_min);
-    let outliers = (0..series.len()).filter(|at| fit.is_outlier[*at]);
-    let outlier = |index: usize| Outlier {
-        index,
-        middle: fit.middle(index),
-    };
-    Levels {
-        outliers: outliers.map(outlier).collect(),
-        changes,
-    }
+    let marked = (0..series.len()).filter(|at| fit.is_outlier[*at]);
+    let outliers = marked.filter_map(|at| fit.outlier(at)).collect();
+    Levels { changes, outliers }
 }
 
 /// The points of a level, without outliers.
@@ -256,21 +250,20 @@ impl<'a> Fit<'a> {
         self.starts[number] = best.map_or(start, |(at, _)| at);
     }
 
-    /// The median of the points near this one that have the same level.
-    fn middle(&self, index: usize) -> f64 {
+    /// The outlier at this point, if it is also far in the noise of the points near it that have the same level: after
+    /// changes were removed, that is more than the noise of the search.
+    fn outlier(&self, index: usize) -> Option<Outlier> {
         let edges = self.edges();
-        let own = edges.windows(2).find(|w| index < w[1]);
-        let own = own.map_or(0..self.series.len(), |w| w[0]..w[1]);
-        let from = own.start.max(index.saturating_sub(AROUND));
-        let to = own.end.min(index + AROUND + 1);
-        let near: Vec<f64> = (from..to)
-            .filter(|at| !self.is_outlier[*at])
-            .map(|at| self.series[at])
-            .collect();
-        match near.is_empty() {
-            true => self.series[index],
-            false => median(&near),
-        }
+        let own = edges.windows(2).find(|w| index < w[1])?;
+        let from = own[0].max(index.saturating_sub(AROUND));
+        let to = own[1].min(index + AROUND + 1);
+        let near = (from..to).filter(|at| !self.is_outlier[*at]);
+        let near: Vec<f64> = near.map(|at| self.series[at]).collect();
+        let middle = median(&near);
+        let distances: Vec<f64> = near.iter().map(|x| (x - middle).abs()).collect();
+        let limit = search::OUTLIER.sqrt() * MAD_TO_DEVIATION * median(&distances);
+        let distance = (self.series[index] - middle).abs();
+        (distance > limit).then_some(Outlier { index, middle })
     }
 }
 
