@@ -257,9 +257,8 @@ impl<'a> Fit<'a> {
         let own = edges.windows(2).find(|w| index < w[1])?;
         let from = own[0].max(index.saturating_sub(AROUND));
         let to = own[1].min(index + AROUND + 1);
-        let near = (from..to).filter(|at| !self.is_outlier[*at]);
-        let near: Vec<f64> = near.map(|at| self.series[at]).collect();
-        let middle = median(&near);
+        let near = &self.series[from..to];
+        let middle = median(near);
         let distances: Vec<f64> = near.iter().map(|x| (x - middle).abs()).collect();
         let limit = search::OUTLIER.sqrt() * MAD_TO_DEVIATION * median(&distances);
         let distance = (self.series[index] - middle).abs();
