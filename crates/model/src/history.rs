@@ -1,9 +1,15 @@
 //! The history of a mesh: one entry for each build that a patrol has weighed.
 
+mod annotations;
+mod check;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use annotations::Annotations;
+pub use check::unit_of;
 
 /// One entry of a history: a file of its own in the folder `entries`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +81,7 @@ pub fn is_throughput(what: &str) -> bool {
 }
 
 /// What the points of a series have in common.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesKey {
     /// `HistoryEntry::plan_key`.
     pub plan: String,
@@ -102,6 +108,13 @@ pub struct HistorySeries {
     pub points: Vec<HistoryPoint>,
     /// Where the level changes.
     pub changes: Vec<HistoryChange>,
+    /// The present level divided by the best one before it, if it is worse and nobody accepted it. An outlier counts
+    /// while it is the last entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<f64>,
+    /// The last points divided by the first ones, if they differ by more than the margin although no change was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<f64>,
 }
 
 /// A point of a series.
@@ -167,24 +180,19 @@ impl ChangeKind {
 }
 
 /// A remark on a change: an item of `annotations.yaml` beside the entries.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation {
     /// The build.
     pub build: String,
     /// The variant; all of them if absent.
-    #[serde(default)]
     pub variant: Option<String>,
     /// The figure; all of them if absent.
-    #[serde(default)]
     pub what: Option<String>,
     /// The cause of the change, or another remark.
     pub note: String,
     /// Whether the change is expected: it is shown, and raises no alarm.
-    #[serde(default)]
     pub accepted: bool,
     /// The change raises no alarm before this date, for example `2026-12-31`.
-    #[serde(default)]
     pub muted_until: Option<String>,
 }
 

@@ -83,6 +83,20 @@ fn summary() -> Summary {
     support::analysed(&plan(), measured)
 }
 
+#[test]
+fn a_price_list_of_three_meshes_compares_features_with_the_reference_only() {
+    let mut plan = plan();
+    for count in [4, 3, 2] {
+        plan.meshes.truncate(count);
+        let summary = support::analysed(&plan, measured);
+        let others = summary.answers.iter().filter(|a| a.reference != "envoy");
+        assert_eq!(others.count(), 0, "{count} meshes: {:#?}", summary.answers);
+        assert_eq!(summary.answers.len(), count - 1);
+        let table = render_table(&summary, false);
+        assert!(!table.contains("no comparison"), "{table}");
+    }
+}
+
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6 * b.abs().max(1.0)
 }

@@ -70,6 +70,11 @@ fn an_equal_candidate_passes_at_the_first_look() {
     assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
     let xml = render_gate_junit(&summary).unwrap();
     assert!(xml.contains("failures=\"0\" skipped=\"0\""), "{xml}");
+    // A line for each question, and no escape of the line ends between them.
+    let (_, lines) = xml.split_once("<system-out>").unwrap();
+    let (lines, _) = lines.split_once("</system-out>").unwrap();
+    assert_eq!(lines.lines().count(), found.questions.len(), "{xml}");
+    assert!(!xml.contains("\\u{"), "{xml}");
 }
 
 #[test]

@@ -1,9 +1,8 @@
-//! Histories: the table of 2018, changes that are planted, damaged files, several writers, and a patrol that is killed.
+//! Histories: the table of 2018, changes that are planted, damaged files, and several writers.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
 use tare_analysis::history::series;
 use tare_model::history::{
@@ -108,6 +107,7 @@ fn a_step_is_recent_then_lasting_and_an_annotation_silences_it() {
     };
     assert_eq!(kinds(12), []);
     assert_eq!(kinds(14), [("build-12".to_owned(), ChangeKind::Recent)]);
+    assert_eq!(kinds(15), [("build-12".to_owned(), ChangeKind::Lasting)]);
     assert_eq!(kinds(20), [("build-12".to_owned(), ChangeKind::Lasting)]);
     let entries = stepped("host", 14, 12);
     let known = |muted_until: Option<&str>, accepted: bool| Annotation {
@@ -130,6 +130,208 @@ fn a_step_is_recent_then_lasting_and_an_annotation_silences_it() {
         assert_eq!(change.note.as_deref(), Some("new HTTP codec"));
         assert_eq!(render_badge(&all).contains("steady"), silent);
     }
+}
+
+/// The changes of a series with these levels, each with its number of entries, and little noise: number and kind.
+fn changes_of(levels: &[(f64, u64)]) -> Vec<(u64, ChangeKind, bool)> {
+    let all = entries_of(levels);
+    let all = series(&all, &[], &Margins::default(), TODAY);
+    let number = |build: &str| build.trim_start_matches("build-").parse().unwrap();
+    let envoy = of_envoy(&all);
+    let changes = envoy.changes.iter();
+    changes
+        .map(|c| (number(&c.build), c.kind, c.ratio > 1.0))
+        .collect()
+}
+
+fn entries_of(levels: &[(f64, u64)]) -> Vec<HistoryEntry> {
+    let logs = levels
+        .iter()
+        .flat_map(|(log, count)| (0..*count).map(|_| *log));
+    let noise = stepped("host", levels.iter().map(|(_, n)| n).sum(), u64::MAX);
+    let mut all = noise;
+    for (one, log) in all.iter_mut().zip(logs) {
+        let figure = &mut one.variants[1].figures[0];
+        for end in [&mut figure.log_ratio, &mut figure.low, &mut figure.high] {
+            *end = end.map(|end| end + log);
+        }
+    }
+    all
+}
+
+#[test]
+fn a_change_that_recovered_stays_found_and_is_no_longer_open() {
+    let worse = 1.2_f64.ln();
+    for before in [4, 15, 200] {
+        for slow in [2, 4, 9] {
+            for after in [2, 3, 6, 8, 20, 60, 300] {
+                let found = changes_of(&[(0.0, before), (worse, slow), (0.0, after)]);
+                let found: Vec<_> = found.into_iter().map(|(at, _, up)| (at, up)).collect();
+                assert_eq!(
+                    found,
+                    [(before, true), (before + slow, false)],
+                    "{before} {slow} {after}"
+                );
+            }
+        }
+    }
+    let badge = |levels: &[(f64, u64)]| {
+        let all = series(&entries_of(levels), &[], &Margins::default(), TODAY);
+        render_badge(&all)
+    };
+    assert!(badge(&[(0.0, 15), (worse, 4), (0.0, 8)]).contains("steady"));
+    assert!(badge(&[(0.0, 15), (worse, 4), (worse / 2.0, 8)]).contains("1 change"));
+    assert!(badge(&[(0.0, 15), (-worse, 4), (0.0, 8)]).contains("1 change"));
+    assert!(badge(&[(0.0, 15), (-worse, 4)]).contains("steady"));
+}
+
+#[test]
+fn a_change_is_recent_only_while_it_is_and_open_until_it_is_accepted() {
+    let worse = 0.25_f64.ln_1p();
+    let kinds = |before, from| {
+        let found = changes_of(&[(0.0, before), (worse, from)]);
+        found.iter().map(|c| (c.0, c.1)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(5, 9), [(5, ChangeKind::Recent)]);
+    assert_eq!(kinds(5, 10), [(5, ChangeKind::Lasting)]);
+    assert_eq!(kinds(5, 44), [(5, ChangeKind::Lasting)]);
+    let open = |annotations: &[Annotation], from| {
+        let entries = entries_of(&[(0.0, 12), (worse, from)]);
+        let all = series(&entries, annotations, &Margins::default(), TODAY);
+        (
+            of_envoy(&all).open.is_some(),
+            render_badge(&all).contains("1 change"),
+        )
+    };
+    let accepted = Annotation {
+        build: "build-12".to_owned(),
+        variant: None,
+        what: None,
+        note: "known".to_owned(),
+        accepted: true,
+        muted_until: None,
+    };
+    for from in [1, 2, 3, 30] {
+        assert_eq!(open(&[], from), (true, true), "{from}");
+        let accepted = open(std::slice::from_ref(&accepted), from);
+        assert_eq!(accepted, (false, false), "{from}");
+    }
+}
+
+#[test]
+fn few_entries_are_not_called_steady() {
+    let mut entries = entries_of(&[(0.0, 11)]);
+    for (i, entry) in entries.iter_mut().enumerate() {
+        let mut memory = entry.variants[1].figures[0].clone();
+        (memory.what, memory.unit) = ("memory".to_owned(), "bytes".to_owned());
+        (memory.log_ratio, memory.low, memory.high) = (None, None, None);
+        // Up and down in steps, none of which is a level that is clear.
+        let percent = [0, 0, 3, 3, 5, 5, -2, -2, 6, 6, 10][i];
+        memory.value = Some(80e6 * (1.0 + f64::from(percent) / 100.0));
+        entry.variants[1].figures.push(memory);
+    }
+    let words = |entries: &[HistoryEntry]| {
+        let all = series(entries, &[], &Margins::default(), TODAY);
+        let text = render_history(entries, &all, false).replace("\n  ", " ");
+        (
+            text,
+            render_badge(&all),
+            render_history_page(entries, &all, &[]),
+        )
+    };
+    let (text, badge, page) = words(&entries);
+    for text in [&text, &page] {
+        assert!(text.contains("Entries: 11. They are too few"), "{text}");
+        assert!(text.contains("memory of envoy x1.06"), "{text}");
+    }
+    assert!(badge.contains("too few entries"));
+    assert!(!page.contains(">steady<") && page.contains(">no change found<"));
+    let (text, badge, page) = words(&entries_of(&[(0.0, 13)]));
+    assert!(!text.contains("too few"), "{text}");
+    assert!(badge.contains("steady") && page.contains(">steady<"));
+}
+
+/// Runs `tare history` on entries and annotations: exit code, standard output, standard error.
+fn history(entries: &[HistoryEntry], annotations: &str, more: &[&str]) -> (i32, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in entries {
+        HistoryDir::add(dir.path(), entry).unwrap();
+    }
+    std::fs::write(dir.path().join("annotations.yaml"), annotations).unwrap();
+    let mut command = Command::new(support::TARE);
+    let output = command.arg("history").arg(dir.path()).args(more).output();
+    let output = output.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn history_fails_on_a_change_that_nobody_accepted() {
+    let worse = 0.25_f64.ln_1p();
+    let fail = ["--fail-on-change"];
+    let slow = entries_of(&[(0.0, 12), (worse, 5)]);
+    let (code, _, errors) = history(&slow, "", &fail);
+    assert_eq!(code, 1, "{errors}");
+    assert!(
+        errors.contains("p50 of envoy at 60rps is worse"),
+        "{errors}"
+    );
+    assert_eq!(history(&slow, "", &[]).0, 0);
+    let (code, ..) = history(&slow, "- {build: build-12, note: a, accepted: true}", &fail);
+    assert_eq!(code, 0);
+    let recovered = entries_of(&[(0.0, 12), (worse, 5), (0.0, 5)]);
+    assert_eq!(history(&recovered, "", &fail).0, 0);
+    let faster = entries_of(&[(0.0, 12), (-worse, 5)]);
+    assert_eq!(history(&faster, "", &fail).0, 0);
+}
+
+#[test]
+fn annotations_that_cannot_be_or_concern_nothing_are_named_with_their_line() {
+    let entries = stepped("host", 17, 12);
+    for date in ["Dec 2025", "31.01.2020", "2026-9-1"] {
+        let text = format!("# known\n- {{build: build-12, note: a, muted_until: {date}}}\n");
+        let (code, _, errors) = history(&entries, &text, &[]);
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains("annotations.yaml:2:"), "{errors}");
+    }
+    let text = "- {build: 1.22, note: a}\n- {build: build-12, variant: envoi, note: b}\n\
+        - {build: build-12, what: p95, note: c}\n- {build: build-12, variant: envoy, what: p50, note: d}\n";
+    let (code, shown, errors) = history(&entries, text, &[]);
+    assert_eq!(code, 0, "{errors}");
+    assert!(shown.contains("(lasting: d)"), "{shown}");
+    for words in [
+        "annotations.yaml:1: found the build `1.22`",
+        "annotations.yaml:2: found the variant `envoi`, expected one of the history; did you mean `envoy`?",
+        "annotations.yaml:3: found the figure `p95`",
+    ] {
+        assert!(errors.contains(words), "{errors}");
+    }
+    assert!(!errors.contains("annotations.yaml:4"), "{errors}");
+}
+
+#[test]
+fn an_entry_that_cannot_be_is_skipped_with_its_place_and_the_others_are_shown() {
+    let mut entries = stepped("host", 6, 99);
+    entries[1].build = "b".repeat(70_000);
+    entries[2].variants[1].name = "m".repeat(70_000);
+    let figure = |entry: &mut HistoryEntry, change: fn(&mut HistoryFigure)| {
+        change(&mut entry.variants[1].figures[0]);
+    };
+    figure(&mut entries[3], |f| f.low = Some(1e308));
+    figure(&mut entries[4], |f| f.unit = "ms".to_owned());
+    let (code, shown, errors) = history(&entries, "", &[]);
+    assert_eq!(code, 0, "{errors}");
+    for (number, place) in [
+        (1, "build: found 70000 characters"),
+        (2, "variants[1].name: found 70000 characters"),
+        (3, "variants[1].figures[0].low: found 1e308"),
+        (4, "variants[1].figures[0].unit: found `ms`, expected `ns`"),
+    ] {
+        let words = format!("host-{number}.json: {place}");
+        assert!(errors.contains(&words), "{errors}");
+    }
+    assert!(shown.contains("build-0") && shown.contains("build-5") && !shown.contains("build-3"));
 }
 
 #[test]
@@ -203,38 +405,6 @@ fn another_host_is_another_series() {
 }
 
 #[test]
-fn a_patrol_is_about_one_build() {
-    let dir = tempfile::tempdir().unwrap();
-    for (set, found) in [
-        (
-            "meshes=bare,envoy@1.39.3,envoy@1.40.0",
-            "two versions of envoy",
-        ),
-        ("repeats=0", "repeats"),
-    ] {
-        let mut command = patrol(dir.path());
-        let output = command.args(["--set", set]).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.contains(found), "{errors}");
-    }
-    for wrong in [
-        ["--build", "a/b"],
-        ["--run-url", "ftp://ci.example/{run}"],
-        ["--run-url", "https://ci.example/ {run}"],
-    ] {
-        let output = patrol(dir.path()).args(wrong).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
-    }
-    let two_runs = ["patrol", "--run-url", "https://ci.example/report.html"];
-    let output = patrol(dir.path()).args(two_runs).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("found no {run} in --run-url"), "{errors}");
-    assert!(!dir.path().join("runs").exists() && !dir.path().join("history").exists());
-}
-
-#[test]
 fn several_writers_lose_nothing_and_a_damaged_entry_is_named_and_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path();
@@ -272,7 +442,7 @@ fn several_writers_lose_nothing_and_a_damaged_entry_is_named_and_skipped() {
     std::fs::write(path.join("annotations.yaml"), "- {note: no build}\n").unwrap();
     let error = HistoryDir::read(path).unwrap_err().to_string();
     assert!(
-        error.contains("annotations.yaml") && error.contains("`build`"),
+        error.contains("annotations.yaml:1:") && error.contains("`build`"),
         "{error}"
     );
 }
@@ -294,93 +464,4 @@ fn the_page_of_a_thousand_entries_has_all_of_them() {
     assert!(page.contains("a &lt;note&gt;") && page.contains("all 1,000 builds"));
     let (_, earlier) = page.split_once("<tbody class=\"earlier\">").unwrap();
     assert_eq!(earlier.matches("<th scope=\"row\">").count(), 950);
-}
-
-fn patrol(dir: &Path) -> Command {
-    let plan = dir.join("short.yaml");
-    let text = "
-meshes: [bare, envoy]
-load: {rate: 50, duration: 2s, warmup: 500ms, arrivals: poisson}
-at_once: true
-repeats: 4
-reruns: 0
-";
-    std::fs::write(&plan, text).unwrap();
-    let mut command = Command::new(support::TARE);
-    command
-        .arg("patrol")
-        .arg(&plan)
-        .arg("--allow-concurrent")
-        .args([Path::new("--history"), &dir.join("history")])
-        .args([Path::new("--runs"), &dir.join("runs")])
-        .env("TARE_LOCK_DIR", dir);
-    command
-}
-
-fn named(dir: &Path) -> Command {
-    let mut command = patrol(dir);
-    command.args(["--build", "build-1"]);
-    command.args(["--run-url", "https://ci.example/{run}/report.html"]);
-    command
-}
-
-fn trials(dir: &Path) -> usize {
-    let complete = |e: &std::fs::DirEntry| !e.file_name().to_string_lossy().starts_with('.');
-    let entries = std::fs::read_dir(dir.join("runs/short-build-1/trials"));
-    entries.map_or(0, |all| all.filter_map(Result::ok).filter(complete).count())
-}
-
-fn entries(dir: &Path) -> Vec<PathBuf> {
-    let all = std::fs::read_dir(dir.join("history/entries"));
-    all.map_or_else(
-        |_| Vec::new(),
-        |all| all.map(|e| e.unwrap().path()).collect(),
-    )
-}
-
-#[test]
-fn a_killed_patrol_continues_and_adds_one_entry() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut first = named(dir.path()).stderr(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while trials(dir.path()) < 2 {
-        assert!(Instant::now() < deadline, "no block within two minutes");
-        assert!(
-            first.try_wait().unwrap().is_none(),
-            "the patrol ended early"
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    // SIGKILL: nothing of the program's own runs after it.
-    first.kill().unwrap();
-    first.wait().unwrap();
-    assert_eq!(entries(dir.path()), [] as [PathBuf; 0]);
-    let output = named(dir.path()).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(trials(dir.path()), 8, "{errors}");
-    // On a busy machine, the run can be invalid. Then no entry is added.
-    if output.status.code() == Some(3) {
-        assert!(
-            errors.contains("no entry is added") && entries(dir.path()).is_empty(),
-            "{errors}"
-        );
-        return;
-    }
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    let [written] = &entries(dir.path())[..] else {
-        panic!("{:?}", entries(dir.path()));
-    };
-    let text = std::fs::read_to_string(written).unwrap();
-    let entry: HistoryEntry = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        (entry.build.as_str(), entry.anchor.as_str()),
-        ("build-1", "bare")
-    );
-    assert_eq!(entry.runs, ["https://ci.example/short-build-1/report.html"]);
-    let envoy = entry.variants.iter().find(|v| v.name == "envoy").unwrap();
-    let p50 = envoy.figures.iter().find(|f| f.what == "p50").unwrap();
-    assert!(p50.log_ratio.is_some_and(|log| log > 0.0), "{p50:?}");
-    let again = named(dir.path()).output().unwrap();
-    assert!(String::from_utf8_lossy(&again.stderr).contains("already"));
-    assert_eq!(entries(dir.path()).len(), 1);
 }

@@ -1,29 +1,26 @@
 //! The series of a history, and where they change.
 
+use std::collections::HashMap;
+
 use tare_model::history::{
     Annotation, ChangeKind, HistoryChange, HistoryEntry, HistoryFigure, HistoryPoint,
-    HistorySeries, SeriesKey,
+    HistorySeries, SeriesKey, is_throughput,
 };
 use tare_model::plan::Margins;
-use tare_stats::changepoint::change_points;
+use tare_stats::changepoint::{Outlier, levels};
 use tare_stats::order::median;
 
-/// A change is lasting with at least this number of points before it, and from it on.
-const BEFORE: usize = 10;
+/// A change is lasting with at least this number of points from it on, if at least [`MANY`] are before it or from it on.
 const AFTER: usize = 3;
-/// A change has at least this number of points before it, and from it on. Fewer are no level, but may be an outlier.
+const MANY: usize = 10;
+/// A lasting change takes this number of entries.
+pub const ENTRIES_LASTING: usize = MANY + AFTER;
+/// Points at either end whose medians are compared if no change was found.
+const ENDS: usize = 3;
+/// A change has at least this number of points before it. Fewer are no level, but may be an outlier.
 const BEFORE_MIN: usize = 3;
-const AFTER_MIN: usize = 2;
 /// Fewest points of a series in which outliers are searched.
 const OUTLIER_MIN: usize = 5;
-/// An outlier is compared with this many points on each side.
-const AROUND: usize = 10;
-/// How many robust deviations from the median make an outlier.
-///
-/// Source: Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993).
-const OUTLIER: f64 = 3.5;
-/// A median absolute deviation times this is a standard deviation where values are normal.
-const MAD_TO_DEVIATION: f64 = 1.4826;
 
 /// The series of all entries, of all variants but the anchor, each with its changes of at least the margin. `today`, as `2026-12-31`, decides
 /// which annotations still mute a change.
@@ -34,9 +31,44 @@ pub fn series(
     margins: &Margins,
     today: &str,
 ) -> Vec<HistorySeries> {
+    let mut all = points(entries);
+    let by_build = by_build(annotations);
+    for series in &mut all {
+        let size_min = margins.of(&series.key.what).ln_1p();
+        series.changes = changes(series, size_min);
+        for change in &mut series.changes {
+            let mut same_build = by_build.get(&*change.build).into_iter().flatten();
+            let about =
+                |a: &&&Annotation| a.concerns(&change.build, &series.key.variant, &series.key.what);
+            if let Some(annotation) = same_build.find(about) {
+                change.note = Some(annotation.note.clone());
+                let muted = annotation.muted_until.as_deref();
+                change.silent = annotation.accepted || muted.is_some_and(|until| today < until);
+            }
+        }
+        series.open = open(series, size_min);
+        series.drift = drift(series, size_min);
+    }
+    all
+}
+
+fn by_build(annotations: &[Annotation]) -> HashMap<&str, Vec<&Annotation>> {
+    let mut by_build: HashMap<&str, Vec<&Annotation>> = HashMap::new();
+    for annotation in annotations {
+        by_build
+            .entry(&annotation.build)
+            .or_default()
+            .push(annotation);
+    }
+    by_build
+}
+
+/// The series without their changes.
+fn points(entries: &[HistoryEntry]) -> Vec<HistorySeries> {
     let mut sorted: Vec<&HistoryEntry> = entries.iter().collect();
     sorted.sort_by(|a, b| (a.at_unix_ns, &a.id).cmp(&(b.at_unix_ns, &b.id)));
     let mut all: Vec<HistorySeries> = Vec::new();
+    let mut places: HashMap<SeriesKey, usize> = HashMap::new();
     for entry in sorted {
         // The anchor's own figures show the state of the machine.
         let alone = entry.variants.len() == 1;
@@ -44,40 +76,29 @@ pub fn series(
             .variants
             .iter()
             .filter(|v| alone || v.name != entry.anchor);
-        for variant in variants {
-            for figure in &variant.figures {
-                let Some(point) = point(entry, figure) else {
-                    continue;
-                };
-                let key = SeriesKey {
-                    plan: entry.plan_key.clone(),
-                    host: entry.host_key.clone(),
-                    variant: variant.name.clone(),
-                    what: figure.what.clone(),
-                    load: figure.load.clone(),
-                    unit: figure.log_ratio.is_none().then(|| figure.unit.clone()),
-                };
-                match all.iter_mut().find(|s| s.key == key) {
-                    Some(series) => series.points.push(point),
-                    None => all.push(HistorySeries {
-                        key,
-                        points: vec![point],
-                        changes: Vec::new(),
-                    }),
-                }
-            }
-        }
-    }
-    for series in &mut all {
-        series.changes = changes(series, margins);
-        for change in &mut series.changes {
-            let about =
-                |a: &&Annotation| a.concerns(&change.build, &series.key.variant, &series.key.what);
-            if let Some(annotation) = annotations.iter().find(about) {
-                change.note = Some(annotation.note.clone());
-                let muted = annotation.muted_until.as_deref();
-                change.silent = annotation.accepted || muted.is_some_and(|until| today < until);
-            }
+        for (variant, figure) in variants.flat_map(|v| v.figures.iter().map(move |f| (v, f))) {
+            let Some(point) = point(entry, figure) else {
+                continue;
+            };
+            let key = SeriesKey {
+                plan: entry.plan_key.clone(),
+                host: entry.host_key.clone(),
+                variant: variant.name.clone(),
+                what: figure.what.clone(),
+                load: figure.load.clone(),
+                unit: figure.log_ratio.is_none().then(|| figure.unit.clone()),
+            };
+            let place = *places.entry(key.clone()).or_insert_with(|| {
+                all.push(HistorySeries {
+                    key,
+                    points: Vec::new(),
+                    changes: Vec::new(),
+                    open: None,
+                    drift: None,
+                });
+                all.len() - 1
+            });
+            all[place].points.push(point);
         }
     }
     all
@@ -98,8 +119,7 @@ fn point(entry: &HistoryEntry, figure: &HistoryFigure) -> Option<HistoryPoint> {
     })
 }
 
-fn changes(series: &HistorySeries, margins: &Margins) -> Vec<HistoryChange> {
-    let size_min = margins.of(&series.key.what).ln_1p();
+fn changes(series: &HistorySeries, size_min: f64) -> Vec<HistoryChange> {
     let change = |at: usize, kind: ChangeKind, size: f64, p: Option<f64>| HistoryChange {
         entry: series.points[at].entry.clone(),
         build: series.points[at].build.clone(),
@@ -109,64 +129,75 @@ fn changes(series: &HistorySeries, margins: &Margins) -> Vec<HistoryChange> {
         note: None,
         silent: false,
     };
-    let outliers = outliers(&series.points, size_min);
-    let mut found: Vec<(usize, HistoryChange)> = outliers
-        .iter()
-        .map(|&(at, size)| (at, change(at, ChangeKind::Outlier, size, None)))
-        .collect();
-    // An outlier does not change the level: not at its entry, and not at the next.
-    let (places, logs): (Vec<usize>, Vec<f64>) = series
-        .points
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| outliers.iter().all(|(outlier, _)| outlier != at))
-        .map(|(at, point)| (at, point.log))
-        .unzip();
-    let points = change_points(&logs, size_min);
-    for (i, point) in points.iter().enumerate() {
-        let next = points.get(i + 1).map_or(logs.len(), |p| p.index);
-        if point.index < BEFORE_MIN || next - point.index < AFTER_MIN {
+    let logs: Vec<f64> = series.points.iter().map(|point| point.log).collect();
+    let found = levels(&logs, size_min);
+    let normal = |range: std::ops::Range<usize>| {
+        let outliers = found.outliers.iter().filter(|o| range.contains(&o.index));
+        range.len() - outliers.count()
+    };
+    let mut all: Vec<(usize, HistoryChange)> = Vec::new();
+    for point in &found.changes {
+        let (before, from) = (normal(0..point.index), normal(point.index..logs.len()));
+        if before < BEFORE_MIN {
             continue;
         }
-        let kind = match point.index >= BEFORE && next - point.index >= AFTER {
+        let kind = match from >= AFTER && before.max(from) >= MANY {
             true => ChangeKind::Lasting,
             false => ChangeKind::Recent,
         };
-        let at = places[point.index];
-        found.push((at, change(at, kind, point.size(), Some(point.p))));
+        let change = change(point.index, kind, point.size(), Some(point.p));
+        all.push((point.index, change));
     }
-    found.sort_by_key(|(at, _)| *at);
-    found.into_iter().map(|(_, change)| change).collect()
+    let far =
+        |o: &&Outlier| logs.len() >= OUTLIER_MIN && is_far(&series.points[o.index], o, size_min);
+    for outlier in found.outliers.iter().filter(far) {
+        let size = logs[outlier.index] - outlier.middle;
+        let change = change(outlier.index, ChangeKind::Outlier, size, None);
+        all.push((outlier.index, change));
+    }
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, change)| change).collect()
 }
 
-/// Single points that are far from those around them: their positions, and their distances from the median. The
-/// whole interval of such a point is farther away than `size_min`.
-fn outliers(points: &[HistoryPoint], size_min: f64) -> Vec<(usize, f64)> {
-    if points.len() < OUTLIER_MIN {
-        return Vec::new();
-    }
-    let far: Vec<(usize, f64)> = (0..points.len())
-        .filter_map(|at| {
-            let around = at.saturating_sub(AROUND)..(at + AROUND + 1).min(points.len());
-            Some((at, far_from(&points[around], &points[at], size_min)?))
-        })
-        .collect();
-    // Points that follow each other are a level, not outliers.
-    let neighbours = |at: usize| far.iter().any(|(other, _)| other.abs_diff(at) == 1);
-    let alone = far.iter().filter(|(at, _)| !neighbours(*at));
-    alone.copied().collect()
-}
-
-/// The distance of a point from the median of those around it, if it is far.
-fn far_from(around: &[HistoryPoint], point: &HistoryPoint, size_min: f64) -> Option<f64> {
-    let logs: Vec<f64> = around.iter().map(|p| p.log).collect();
-    let middle = median(&logs);
-    let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
-    let deviation = MAD_TO_DEVIATION * median(&distances);
-    let distance = point.log - middle;
-    let nearest = match distance > 0.0 {
-        true => point.low.unwrap_or(point.log) - middle,
-        false => middle - point.high.unwrap_or(point.log),
+/// Whether the whole interval of an outlier is farther away from its level than the margin.
+fn is_far(point: &HistoryPoint, outlier: &Outlier, size_min: f64) -> bool {
+    let nearest = match point.log > outlier.middle {
+        true => point.low.unwrap_or(point.log) - outlier.middle,
+        false => outlier.middle - point.high.unwrap_or(point.log),
     };
-    (nearest > size_min && distance.abs() > OUTLIER * deviation).then_some(distance)
+    nearest > size_min
+}
+
+/// The present level divided by the best one before it, if it is worse by more than the margin, and nobody accepted
+/// the changes between them. An outlier counts while it is the last entry.
+fn open(series: &HistorySeries, size_min: f64) -> Option<f64> {
+    let sign = match is_throughput(&series.key.what) {
+        true => -1.0,
+        false => 1.0,
+    };
+    let last = series.points.last().map(|p| p.entry.as_str());
+    let mut worse = 0.0_f64;
+    for change in &series.changes {
+        let size = sign * change.ratio.ln();
+        let counts = match change.kind {
+            ChangeKind::Outlier => Some(change.entry.as_str()) == last,
+            ChangeKind::Lasting | ChangeKind::Recent => true,
+        };
+        if counts && !(change.silent && size > 0.0) {
+            worse = (worse + size).max(0.0);
+        }
+    }
+    (worse > size_min).then(|| (sign * worse).exp())
+}
+
+/// The last points divided by the first ones, if they differ by more than the margin and no change of the level was
+/// found.
+fn drift(series: &HistorySeries, size_min: f64) -> Option<f64> {
+    let logs: Vec<f64> = series.points.iter().map(|point| point.log).collect();
+    let found = series.changes.iter().any(|c| c.kind != ChangeKind::Outlier);
+    if found || logs.len() < 2 * ENDS {
+        return None;
+    }
+    let size = median(&logs[logs.len() - ENDS..]) - median(&logs[..ENDS]);
+    (size.abs() > size_min).then(|| size.exp())
 }

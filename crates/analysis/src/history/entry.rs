@@ -1,7 +1,7 @@
 //! The entry of a history, from the summaries of its runs.
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::history::{HistoryEntry, HistoryFigure, HistoryVariant, is_throughput};
+use tare_model::history::{HistoryEntry, HistoryFigure, HistoryVariant, unit_of};
 use tare_model::layout::Fingerprint;
 use tare_model::mesh::name_and_version;
 use tare_model::summary::{Cell, Ratio, Summary};
@@ -89,7 +89,7 @@ fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {
             figures.push(HistoryFigure {
                 what: what.to_owned(),
                 load: cell.load.clone(),
-                unit: unit(what).to_owned(),
+                unit: unit_of(what).unwrap_or_default().to_owned(),
                 value,
                 log_ratio: ratio.map(|r| r.value.ln()),
                 low: ratio.and_then(|r: &Ratio| r.low).map(f64::ln),
@@ -98,14 +98,6 @@ fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {
         }
     }
     figures
-}
-
-fn unit(what: &str) -> &'static str {
-    match what {
-        what if is_throughput(what) => "rps",
-        "memory" => "bytes",
-        _ => "ns",
-    }
 }
 
 fn value(cell: &Cell, what: &str) -> Option<f64> {

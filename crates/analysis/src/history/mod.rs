@@ -3,5 +3,5 @@
 mod changes;
 mod entry;
 
-pub use changes::series;
+pub use changes::{ENTRIES_LASTING, series};
 pub use entry::{EntryNames, entry};

@@ -7,7 +7,7 @@ use tare_model::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSel
 use tare_model::worker::Plane;
 
 use super::capacity;
-use super::comparisons::asked;
+use super::comparisons::{asked, references};
 use crate::figures;
 
 /// Longest title that is used in a sentence. If a title is longer, the name is used.
@@ -48,9 +48,10 @@ fn of_load(
     let mut meshes: Vec<&Mesh> = plan.meshes.iter().collect();
     meshes.sort_by_key(|m| m.name != plan.baseline);
     let mut pairs: Vec<(&Mesh, &Mesh)> = Vec::new();
-    for (i, reference) in meshes.iter().enumerate() {
-        if i == 0 || meshes.len() <= ALL_PAIRS_MESHES_MAX {
-            pairs.extend(meshes[i + 1..].iter().map(|mesh| (*mesh, *reference)));
+    for (number, reference) in meshes.iter().enumerate() {
+        if number == 0 || meshes.len() <= ALL_PAIRS_MESHES_MAX {
+            let after = (number + 1..meshes.len()).filter(|i| number < references(plan, *i));
+            pairs.extend(after.map(|i| (meshes[i], *reference)));
         }
     }
     let cell = |mesh: &Mesh| {

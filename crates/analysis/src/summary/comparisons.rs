@@ -33,6 +33,12 @@ pub(super) fn asked(plan: &Plan) -> impl Iterator<Item = &Load> {
     primary(plan).into_iter().chain(overload::compared(plan))
 }
 
+/// The number of meshes that mesh number `i` is compared with, of those before it; the baseline is the first. Features
+/// are compared with the baseline only: pairs of them answer no question.
+pub(super) fn references(plan: &Plan, i: usize) -> usize {
+    if plan.has_features() { i.min(1) } else { i }
+}
+
 /// Compares every mesh with each of those before it, the baseline being the first.
 pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<MeshComparison> {
     let level = stopping::level(plan);
@@ -41,9 +47,7 @@ pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<MeshComparison> {
     let mut all = Vec::new();
     for load in &plan.loads {
         for (i, mesh) in meshes.iter().enumerate() {
-            // Features are compared with the baseline only: pairs of them answer no question.
-            let before = if plan.has_features() { i.min(1) } else { i };
-            for reference in &meshes[..before] {
+            for reference in &meshes[..references(plan, i)] {
                 let compared = Compared {
                     plan,
                     trials,

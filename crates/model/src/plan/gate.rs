@@ -102,13 +102,23 @@ pub fn gate(
             "found a budget of {}, which is enough for {blocks} blocks of {}; expected at least {}",
             format_duration_ns(budget_ns),
             format_duration_ns(block_ns),
-            format_duration_ns(u64::from(BLOCKS_MIN) * block_ns),
+            needed(u64::from(BLOCKS_MIN) * block_ns),
         ));
     }
     plan.repeats = blocks;
     Ok(plan)
 }
 
+/// The shortest budget that is accepted, as it is typed: rounded up to seconds.
+fn needed(ns: u64) -> String {
+    let seconds = ns.div_ceil(SECOND_NS);
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds:02}s"),
+    }
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
 /// Fewest blocks of a gate.
 const BLOCKS_MIN: u32 = 8;
 
@@ -164,6 +174,27 @@ mod tests {
                 (AGAIN, version("1.27.1")),
             ];
             assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn the_shortest_budget_in_the_message_is_accepted() {
+        // Blocks whose eightfold is no whole number of seconds, minutes or hours.
+        for duration in ["8s", "8123ms", "31s", "7m", "59m59s"] {
+            let sets = [format!("load.duration={duration}")];
+            let text = "meshes: [bare, envoy]\nload: {rate: 50, warmup: 2s}\n";
+            let plan = resolve("plan.yaml", text, &sets, &|_| Err("no file".to_owned()));
+            let plan = plan.unwrap_or_else(|e| panic!("{e}"));
+            let written = GateMeshes {
+                reference: "envoy",
+                candidate: "envoy",
+            };
+            let with = |budget_ns| gate(&plan, plan.meshes[1].clone(), written, budget_ns);
+            let error = with(1).unwrap_err();
+            let (_, needed) = error.rsplit_once("expected at least ").unwrap();
+            let needed_ns = crate::units::parse_duration(needed).unwrap();
+            assert_eq!(with(needed_ns).unwrap().repeats, BLOCKS_MIN, "{needed}");
+            assert!(with(needed_ns - SECOND_NS).is_err(), "{needed}");
         }
     }
 

@@ -1,22 +1,15 @@
 //! The badge of a history.
 
-use tare_model::history::{ChangeKind, HistoryChange, HistorySeries, is_throughput};
+use tare_analysis::history::ENTRIES_LASTING;
+use tare_model::history::HistorySeries;
 
-/// Returns a badge: an SVG image with what the last entry of the history says.
+/// Returns a badge: an SVG image with the number of changes for the worse that nobody accepted.
 #[must_use]
 pub fn render_badge(series: &[HistorySeries]) -> String {
-    let at_end = |s: &&HistorySeries| {
-        let last = s.points.last().map(|p| p.entry.as_str());
-        let mut changes = s.changes.iter().filter(|c| !c.silent);
-        let worse = |c: &HistoryChange| match is_throughput(&s.key.what) {
-            true => c.ratio < 1.0,
-            false => c.ratio > 1.0,
-        };
-        changes
-            .any(|c| worse(c) && (c.kind == ChangeKind::Recent || Some(c.entry.as_str()) == last))
-    };
-    let worse = series.iter().filter(at_end).count();
+    let worse = series.iter().filter(|s| s.open.is_some()).count();
+    let longest = series.iter().map(|s| s.points.len()).max();
     let (word, colour) = match worse {
+        0 if longest.unwrap_or(0) < ENTRIES_LASTING => ("too few entries".to_owned(), "#5a6068"),
         0 => ("steady".to_owned(), "#00734f"),
         1 => ("1 change".to_owned(), "#b3261e"),
         n => (format!("{n} changes"), "#b3261e"),

@@ -6,8 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tare_model::SCHEMA_VERSION;
-use tare_model::history::{Annotation, HistoryEntry};
-use tare_model::plan::yaml_to_json;
+use tare_model::history::{Annotation, Annotations, HistoryEntry};
 
 const ENTRIES: &str = "entries";
 const ANNOTATIONS: &str = "annotations.yaml";
@@ -21,7 +20,7 @@ pub struct HistoryDir {
     pub entries: Vec<HistoryEntry>,
     /// What is known about changes.
     pub annotations: Vec<Annotation>,
-    /// Files that were skipped, and why, without full stops.
+    /// Files that were skipped, and annotations that concern nothing: what was found, without full stops.
     pub notes: Vec<String>,
 }
 
@@ -67,9 +66,12 @@ impl HistoryDir {
             }
         }
         entries.sort_by(|a, b| (a.at_unix_ns, &a.id).cmp(&(b.at_unix_ns, &b.id)));
+        let path = dir.join(ANNOTATIONS);
+        let annotations = annotations(&path)?;
+        notes.extend(annotations.unknown_names(&path.display().to_string(), &entries));
         Ok(Self {
             entries,
-            annotations: annotations(&dir.join(ANNOTATIONS))?,
+            annotations: annotations.list,
             notes,
         })
     }
@@ -131,13 +133,14 @@ fn read_entry(path: &Path) -> Result<HistoryEntry, String> {
             entry.schema_version
         ));
     }
+    entry.check()?;
     Ok(entry)
 }
 
-fn annotations(path: &Path) -> Result<Vec<Annotation>, HistoryError> {
+fn annotations(path: &Path) -> Result<Annotations, HistoryError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Annotations::default()),
         Err(source) => {
             return Err(HistoryError::Io {
                 doing: "read",
@@ -147,10 +150,5 @@ fn annotations(path: &Path) -> Result<Vec<Annotation>, HistoryError> {
         }
     };
     let name = path.display().to_string();
-    let json = yaml_to_json(&name, &text).map_err(|e| HistoryError::Annotations(e.to_string()))?;
-    serde_json::from_value(json).map_err(|e| {
-        HistoryError::Annotations(format!(
-            "{name}: {e}; expected a list of items with `build` and `note`"
-        ))
-    })
+    Annotations::read(&name, &text).map_err(|e| HistoryError::Annotations(e.to_string()))
 }

@@ -1,10 +1,11 @@
 //! The tables of a history, for the terminal and for the page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tare_analysis::figures;
+use tare_analysis::history::ENTRIES_LASTING;
 use tare_model::history::{
-    HistoryChange, HistoryEntry, HistoryFigure, HistorySeries, is_throughput,
+    HistoryChange, HistoryEntry, HistoryFigure, HistorySeries, HistoryVariant, is_throughput,
 };
 
 /// A kind of figure.
@@ -53,6 +54,36 @@ impl HistoryGroup<'_> {
     }
 }
 
+impl HistoryGroup<'_> {
+    /// Says that there are too few entries to find a change that is not large, and which figures differ although no
+    /// change was found; `None` with enough entries.
+    pub(crate) fn few_words(&self) -> Option<String> {
+        let count = self.entries.len();
+        if count >= ENTRIES_LASTING {
+            return None;
+        }
+        let series = self
+            .tables
+            .iter()
+            .flat_map(|t| t.series.iter().map(move |s| (t, s)));
+        let drift = |(table, series): (&HistoryTable<'_>, &&HistorySeries)| {
+            let ratio = figures::significant(series.drift?);
+            Some(format!("{} of {} x{ratio}", table.name, series.key.variant))
+        };
+        let drifts: Vec<String> = series.filter_map(drift).collect();
+        let found = match drifts.is_empty() {
+            true => String::new(),
+            false => format!(
+                " From the first entries to the last, without a change that could be found: {}.",
+                drifts.join(", ")
+            ),
+        };
+        Some(format!(
+            "Entries: {count}. They are too few to find any but large changes; that takes {ENTRIES_LASTING}.{found}"
+        ))
+    }
+}
+
 /// One table: a figure under a load, of one plan on one host.
 pub(crate) struct HistoryTable<'a> {
     /// The figure in a list, such as `p50`; with the load if the group has several loads with this figure.
@@ -66,23 +97,26 @@ pub(crate) struct HistoryTable<'a> {
     pub(crate) rows: Vec<(&'a HistoryEntry, Vec<Option<&'a HistoryFigure>>)>,
     /// The series of the variants.
     pub(crate) series: Vec<&'a HistorySeries>,
+    /// The variants whose points are ratios to the anchor.
+    ratios: HashSet<&'a str>,
 }
 
-impl HistoryTable<'_> {
+impl<'a> HistoryTable<'a> {
     /// Whether the points of a variant are ratios to the anchor.
     pub(crate) fn has_ratios(&self, variant: &str) -> bool {
-        let of = |s: &&HistorySeries| s.key.variant == variant && s.key.unit.is_none();
-        self.series.iter().any(of)
+        self.ratios.contains(variant)
     }
 
-    /// The changes at an entry, in words.
-    pub(crate) fn changes_at(&self, entry: &str) -> Vec<String> {
-        let of = |s: &&HistorySeries| {
-            let here = s.changes.iter().filter(|c| c.entry == entry);
-            here.map(|c| change_words(&s.key.variant, c))
-                .collect::<Vec<_>>()
-        };
-        self.series.iter().flat_map(of).collect()
+    /// The changes in words, by the entry where they begin.
+    pub(crate) fn changes(&self) -> HashMap<&'a str, Vec<String>> {
+        let mut by_entry: HashMap<&str, Vec<String>> = HashMap::new();
+        for &series in &self.series {
+            for change in &series.changes {
+                let words = change_words(&series.key.variant, change);
+                by_entry.entry(&change.entry).or_default().push(words);
+            }
+        }
+        by_entry
     }
 }
 
@@ -108,20 +142,30 @@ pub(crate) fn groups<'a>(
     }
     let mut groups: Vec<_> = groups.into_values().collect();
     groups.sort_by_key(|entries| entries.last().map(|e| (e.at_unix_ns, &e.id)));
+    let mut by_table: HashMap<[&str; 4], Vec<&HistorySeries>> = HashMap::new();
+    for one in series {
+        let key = &one.key;
+        let table = [&*key.plan, &*key.host, &*key.what, &*key.load];
+        by_table.entry(table).or_default().push(one);
+    }
     let group = |entries: Vec<&'a HistoryEntry>| HistoryGroup {
-        tables: tables(&entries, series),
+        tables: tables(&entries, &by_table),
         entries,
     };
     groups.into_iter().map(group).collect()
 }
 
-fn tables<'a>(entries: &[&'a HistoryEntry], series: &'a [HistorySeries]) -> Vec<HistoryTable<'a>> {
+/// The series of each table, by plan, host, figure and load.
+type ByTable<'a> = HashMap<[&'a str; 4], Vec<&'a HistorySeries>>;
+
+fn tables<'a>(entries: &[&'a HistoryEntry], series: &ByTable<'a>) -> Vec<HistoryTable<'a>> {
     let mut tables = Vec::new();
     for kind in &FIGURES {
         let mut loads: Vec<&str> = Vec::new();
+        let mut seen = HashSet::new();
         let all = entries.iter().flat_map(|e| &e.variants);
         for figure in all.flat_map(|v| &v.figures).filter(|f| f.what == kind.what) {
-            if !loads.contains(&figure.load.as_str()) {
+            if seen.insert(&*figure.load) {
                 loads.push(&figure.load);
             }
         }
@@ -138,37 +182,46 @@ fn tables<'a>(entries: &[&'a HistoryEntry], series: &'a [HistorySeries]) -> Vec<
 
 fn table<'a>(
     entries: &[&'a HistoryEntry],
-    series: &'a [HistorySeries],
+    series: &ByTable<'a>,
     name: String,
-    (kind, load): (&FigureKind, &str),
+    (kind, load): (&FigureKind, &'a str),
 ) -> HistoryTable<'a> {
     let first = entries[0];
-    let is = |f: &&HistoryFigure| f.what == kind.what && f.load == load;
+    let of = |variant: &'a HistoryVariant| {
+        let is = |f: &&HistoryFigure| f.what == kind.what && f.load == load;
+        Some((&*variant.name, variant.figures.iter().find(is)?))
+    };
+    let mut columns: HashMap<&str, usize> = HashMap::new();
     let mut variants: Vec<&str> = Vec::new();
-    for variant in entries.iter().flat_map(|e| &e.variants) {
-        let known = variants.contains(&variant.name.as_str());
-        if !known && variant.figures.iter().any(|f| is(&f)) {
-            variants.push(&variant.name);
+    // The anchor first.
+    for anchor in [true, false] {
+        let all = entries.iter().flat_map(|e| &e.variants);
+        for variant in all.filter(|v| (v.name == first.anchor) == anchor) {
+            if of(variant).is_some() && !columns.contains_key(&*variant.name) {
+                columns.insert(&variant.name, variants.len());
+                variants.push(&variant.name);
+            }
         }
     }
-    variants.sort_by_key(|v| *v != first.anchor);
     let row = |entry: &&'a HistoryEntry| {
-        let figure = |name: &&str| {
-            let variant = entry.variants.iter().find(|v| v.name == *name)?;
-            variant.figures.iter().find(is)
-        };
-        (*entry, variants.iter().map(figure).collect())
+        let mut row = vec![None; variants.len()];
+        for (variant, figure) in entry.variants.iter().filter_map(of) {
+            if let Some(cell) = columns.get(variant).and_then(|c| row.get_mut(*c)) {
+                *cell = Some(figure);
+            }
+        }
+        (*entry, row)
     };
+    let key = [&*first.plan_key, &*first.host_key, kind.what, load];
+    let series = series.get(&key).cloned().unwrap_or_default();
+    let ratios = series.iter().filter(|s| s.key.unit.is_none());
     HistoryTable {
         name,
         title: format!("{} at {load}", kind.title),
         anchor: &first.anchor,
         rows: entries.iter().map(row).collect(),
-        series: series
-            .iter()
-            .filter(|s| s.key.what == kind.what && s.key.load == load)
-            .filter(|s| s.key.plan == first.plan_key && s.key.host == first.host_key)
-            .collect(),
+        ratios: ratios.map(|s| &*s.key.variant).collect(),
+        series,
         variants,
     }
 }

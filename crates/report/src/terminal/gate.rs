@@ -113,9 +113,9 @@ pub fn render_gate_junit(summary: &Summary) -> Option<String> {
     }
     let lines = gate.questions.iter().map(|q| {
         let (name, margin) = (name(&q.what), words::share(q.margin));
-        format!("{name}: {} (margin {margin})", ratio(q))
+        xml(&format!("{name}: {} (margin {margin})", ratio(q)))
     });
-    let lines = xml(&lines.collect::<Vec<_>>().join("\n"));
+    let lines = lines.collect::<Vec<_>>().join("\n");
     let _ = writeln!(
         out,
         "    <system-out>{lines}</system-out>\n  </testcase>\n</testsuite>"

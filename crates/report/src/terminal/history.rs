@@ -4,6 +4,7 @@ use tare_model::history::{HistoryEntry, HistorySeries};
 
 use super::output::{BOLD, DIM, Output, YELLOW};
 use crate::history::tables::{HistoryTable, groups, share_words, value_words};
+use crate::text::fit;
 
 /// Returns the tables of a history as text: the anchor's values, and the ratios of the others to them.
 #[must_use]
@@ -11,6 +12,9 @@ pub fn render_history(entries: &[HistoryEntry], series: &[HistorySeries], colour
     let mut out = Output::new(colour);
     for group in groups(entries, series) {
         out.wrapped(BOLD, &group.heading(), "", "  ");
+        if let Some(few) = group.few_words() {
+            out.wrapped(DIM, &few, "  ", "  ");
+        }
         out.line("");
         for table in &group.tables {
             rows(&mut out, table);
@@ -20,11 +24,14 @@ pub fn render_history(entries: &[HistoryEntry], series: &[HistorySeries], colour
     out.text
 }
 
+/// Longest name in a table, in characters.
+const NAME_CHARS: usize = 60;
+
 fn rows(out: &mut Output, table: &HistoryTable<'_>) {
     let mut lines = vec![vec!["build".to_owned()]];
-    lines[0].extend(table.variants.iter().map(|&name| name.to_owned()));
+    lines[0].extend(table.variants.iter().map(|name| fit(name, NAME_CHARS)));
     for (entry, figures) in &table.rows {
-        let mut line = vec![entry.build.clone()];
+        let mut line = vec![fit(&entry.build, NAME_CHARS)];
         line.extend(figures.iter().map(|figure| match figure {
             Some(figure) => share_words(figure).unwrap_or_else(|| value_words(figure)),
             None => "-".to_owned(),
@@ -53,10 +60,11 @@ fn rows(out: &mut Output, table: &HistoryTable<'_>) {
     };
     out.wrapped(BOLD, &title, "", "  ");
     out.painted(DIM, &padded(&lines[0]));
+    let changes = table.changes();
     for (line, (entry, _)) in lines[1..].iter().zip(&table.rows) {
         out.line(&padded(line));
-        for change in table.changes_at(&entry.id) {
-            out.wrapped(YELLOW, &change, "  ! ", "    ");
+        for change in changes.get(entry.id.as_str()).into_iter().flatten() {
+            out.wrapped(YELLOW, change, "  ! ", "    ");
         }
     }
 }

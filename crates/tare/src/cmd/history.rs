@@ -11,19 +11,20 @@ use serde_json::json;
 use tare_analysis::figures;
 use tare_analysis::formats::families::openmetrics;
 use tare_analysis::formats::rfc3339;
-use tare_analysis::history::series;
-use tare_model::history::HistorySeries;
+use tare_analysis::history::{ENTRIES_LASTING, series};
+use tare_model::history::{HistoryEntry, HistorySeries};
 use tare_model::plan::Margins;
 use tare_report::{
     HistoryDir, HistoryError, export, render_badge, render_history, render_history_page,
 };
 
+use super::exit;
 use super::output::{Output, has_colours, json as to_json, print, say};
 
 /// Show the history of a mesh, and its changes.
 ///
-/// A change is *lasting* with at least 10 entries before and 3 from it on, *recent* with fewer, and an *outlier* if
-/// one entry is far from all others. Only changes beyond the margins count: 5 % for medians and memory, 10 % for p99
+/// A change is *lasting* with 3 entries or more from it on, if 10 are before it or from it on. It is *recent* with
+/// fewer, and an *outlier* if one entry is far from those on both sides. Only changes beyond the margins count: 5 % for medians and memory, 10 % for p99
 /// and throughput, 3 % for CPU time. Each host and each plan has its own tables.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -31,10 +32,14 @@ use super::output::{Output, has_colours, json as to_json, print, say};
   tare history history --site public      a page, a badge and the data, for any web server
   tare history history --serve            the page on this machine; it follows the directory
   tare history history --output json
+  tare history history --fail-on-change   for CI: exit code 1 while a mesh is worse and nobody accepted it
 
 annotations.yaml in the directory of the history explains changes:
   - {build: 1.40.0, what: memory, note: new allocator, accepted: true}
-  - {build: nightly-0412, note: broken runner, muted_until: 2026-12-31}")]
+  - {build: nightly-0412, note: broken runner, muted_until: 2026-12-31}
+
+Exit codes: 0 success, 1 a change for the worse that is neither accepted nor muted (with --fail-on-change), 2 invalid
+usage or annotations.")]
 pub(crate) struct Args {
     /// Directory of the history.
     #[arg(value_name = "DIR")]
@@ -47,6 +52,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = serve::port, conflicts_with_all = ["site", "output"])]
     serve: Option<u16>,
+    /// Exit with code 1 if a figure is worse than before its latest changes, and nobody accepted or muted them. An outlier
+    /// counts while it is the last entry. A level that became normal again does not count.
+    #[arg(long, conflicts_with = "serve")]
+    fail_on_change: bool,
     /// Format of the history on standard output.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -83,12 +92,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Output::Json => print(to_json(&document)?)?,
         Output::Text => print(render_history(&history.entries, &series, has_colours()))?,
     }
-    Ok(ExitCode::SUCCESS)
+    let open: Vec<_> = series.iter().filter_map(|s| Some((s, s.open?))).collect();
+    if !args.fail_on_change || open.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (series, ratio) in open {
+        say(format_args!(
+            "{} of {} at {} is worse than before, x{}; to accept it, add its build to {}",
+            series.key.what,
+            series.key.variant,
+            series.key.load,
+            figures::significant(ratio),
+            args.history.join("annotations.yaml").display()
+        ));
+    }
+    Ok(ExitCode::from(exit::MISSED))
 }
 
 /// Prints the changes that begin at an entry.
 pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
-    let (_, series) = read_and_report(dir)?;
+    let (history, series) = read_and_report(dir)?;
+    let of = history.entries.iter().find(|e| e.id == id);
+    let same = |e: &&HistoryEntry| {
+        of.is_some_and(|of| (&e.plan_key, &e.host_key) == (&of.plan_key, &of.host_key))
+    };
+    let count = history.entries.iter().filter(same).count();
     let here = |s: &HistorySeries| {
         let changes = s.changes.iter().filter(|c| c.entry == id);
         changes
@@ -97,7 +125,11 @@ pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
     };
     let changes: Vec<_> = series.iter().flat_map(here).collect();
     if changes.is_empty() {
-        say(format_args!("no change begins at this entry"));
+        let few = match count < ENTRIES_LASTING {
+            true => format!("; entries: {count}, too few to find any but large changes"),
+            false => String::new(),
+        };
+        say(format_args!("no change begins at this entry{few}"));
     }
     for (key, change) in changes {
         say(format_args!(

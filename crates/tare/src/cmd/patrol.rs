@@ -15,6 +15,7 @@ use tare_model::plan::Plan;
 use tare_model::record::StreamChecksum;
 use tare_model::summary::Summary;
 use tare_report::{HistoryDir, HistoryError};
+use tare_run::store::{RunDir, StoreError};
 
 use super::exit;
 use super::output::{code_of, say};
@@ -27,7 +28,8 @@ use super::run::{Conditions, STOPPING, Stop, begin, conduct, stop_on_signal};
 ///
 /// Runs the plans, one after the other. The entry contains for each mesh the maximum throughput, latency and CPU
 /// time, as ratios to the baseline of the same blocks, and memory. `tare history` shows the history and detects
-/// changes. An interrupted or killed patrol continues when the same command runs again.
+/// changes. An interrupted or killed patrol continues when the same command runs again. After an invalid run, the same
+/// command starts anew.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   tare patrol --history history                           the built-in plan `patrol`
@@ -58,7 +60,8 @@ pub(crate) struct Args {
     /// history links to it [default: the entry has the path of the run directory].
     #[arg(long, value_name = "URL", value_parser = address)]
     run_url: Option<String>,
-    /// Weigh a build that the history already has, for example on another host, and add another entry.
+    /// Weigh a build that the history or the directory of runs already has, for example on another host, and add
+    /// another entry.
     #[arg(long)]
     again: bool,
     #[command(flatten)]
@@ -102,16 +105,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signal(STOPPING)?;
     let mut summaries = Vec::new();
     let mut runs = Vec::new();
-    for source in sources {
-        // Derived from the entry, so that an interrupted patrol finds its runs.
-        let number = if same > 0 {
-            format!("-{}", same + 1)
-        } else {
-            String::new()
-        };
-        let dir = args
-            .runs
-            .join(format!("{}-{build}{number}", source.plan.name));
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    let name = |plan: &str, number: usize| match number {
+        1 => args.runs.join(format!("{plan}-{build}")),
+        _ => args.runs.join(format!("{plan}-{build}-{number}")),
+    };
+    let dirs_of = |number| names.iter().map(|plan| name(plan, number)).collect();
+    let dirs = first_usable(same + 1, args.again, &plans, dirs_of)?;
+    for (source, dir) in sources.into_iter().zip(dirs) {
         runs.push(run_name(args.run_url.as_deref(), &dir));
         match weigh(args, source, &dir, &runtime, &stop)? {
             Ok(summary) => summaries.push(summary),
@@ -145,6 +146,71 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The directories of the first patrol from number `from` on that is not used up, one for each plan. An interrupted
+/// patrol continues in its directories. One disturbed run does not prevent the next.
+fn first_usable(
+    from: usize,
+    again: bool,
+    plans: &[&Plan],
+    dirs_of: impl Fn(usize) -> Vec<PathBuf>,
+) -> anyhow::Result<Vec<PathBuf>> {
+    for number in from.. {
+        let dirs = dirs_of(number);
+        let states = dirs.iter().zip(plans).map(|(dir, plan)| state(dir, plan));
+        let states = states.collect::<anyhow::Result<Vec<_>>>()?;
+        let used = states
+            .iter()
+            .zip(&dirs)
+            .find_map(|(state, dir)| match state {
+                State::UsedUp(why) => Some((why, dir)),
+                State::Absent | State::Unfinished | State::Finished => None,
+            });
+        if let Some((why, dir)) = used {
+            say(format_args!(
+                "{}: {why}; this patrol starts anew",
+                dir.display()
+            ));
+        } else if !(again && states.iter().all(|s| matches!(s, State::Finished))) {
+            return Ok(dirs);
+        }
+    }
+    bail!("found no free number for the directories of the runs")
+}
+
+/// The state of a run that a patrol made, or did not make yet.
+enum State {
+    Absent,
+    Unfinished,
+    Finished,
+    /// A patrol cannot use it any more, and why.
+    UsedUp(String),
+}
+
+fn state(dir: &Path, plan: &Plan) -> anyhow::Result<State> {
+    if !dir.join(layout::RUN).is_file() {
+        return Ok(State::Absent);
+    }
+    let run = match RunDir::resume(dir) {
+        Ok(run) => run,
+        Err(error @ (StoreError::Damaged { .. } | StoreError::Schema { .. })) => {
+            return Ok(State::UsedUp(error.to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if run.manifest().plan != *plan {
+        return Ok(State::UsedUp("a run of another plan".to_owned()));
+    }
+    if tare_run::experiment::missing(&run) > 0 {
+        return Ok(State::Unfinished);
+    }
+    drop(run);
+    let summary = tare_report::write_derived(dir, &[])?;
+    Ok(match code_of(summary.grade) {
+        0 => State::Finished,
+        _ => State::UsedUp("the run is finished and invalid".to_owned()),
+    })
+}
+
 /// Runs a plan in `dir`, or continues there. Returns the exit code instead if it is interrupted, or if a mesh has
 /// no valid trial.
 fn weigh(
@@ -154,20 +220,11 @@ fn weigh(
     runtime: &tokio::runtime::Runtime,
     stop: &Stop,
 ) -> anyhow::Result<Result<Summary, u8>> {
-    if let Some(summary) = finished(dir)? {
-        return Ok(Ok(summary));
-    }
-    let start = match dir.join(layout::RUN).is_file() {
-        false => begin(source.plan, source.text, Some(dir.to_owned())),
-        true => {
-            let start = RunStart::resume(dir)?;
-            ensure!(
-                start.plan == source.plan,
-                "{} has an interrupted run of another plan; repeat the command that started it, or remove the directory",
-                dir.display()
-            );
-            start
-        }
+    let start = match state(dir, &source.plan)? {
+        State::Finished => return Ok(Ok(tare_report::write_derived(dir, &[])?)),
+        State::Absent => begin(source.plan, source.text, Some(dir.to_owned())),
+        State::Unfinished => RunStart::resume(dir)?,
+        State::UsedUp(why) => bail!("{}: {why}", dir.display()),
     };
     let Some(ended) = conduct(runtime, start, &args.conditions, stop.asked.clone(), None)? else {
         return Ok(Err(exit::INTERRUPTED));
@@ -180,25 +237,6 @@ fn weigh(
     let code = code.map(|code| summary.as_ref().map_or(code, |s| code_of(s.grade)));
     let code = conclude(&ended, code, "")?;
     Ok(summary.filter(|_| code == 0).ok_or(code))
-}
-
-/// The summary of a finished run in this directory; `None` if it is absent or unfinished.
-fn finished(dir: &Path) -> anyhow::Result<Option<Summary>> {
-    if !dir.join(layout::RUN).is_file() {
-        return Ok(None);
-    }
-    let run = tare_run::store::RunDir::resume(dir)?;
-    if tare_run::experiment::missing(&run) > 0 {
-        return Ok(None);
-    }
-    drop(run);
-    let summary = tare_report::write_derived(dir, &[])?;
-    ensure!(
-        code_of(summary.grade) == 0,
-        "the run {} is finished and invalid; remove it to weigh this build again",
-        dir.display()
-    );
-    Ok(Some(summary))
 }
 
 /// Checks that the plans weigh one build, and divide by the same baseline.

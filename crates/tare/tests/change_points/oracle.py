@@ -1,7 +1,7 @@
 """Change points by Apache Otava.
 
 Reads series from standard input, a JSON list of lists, and appends the metrics of the CSV file that is the argument.
-Writes the series, and for each the points that Otava finds, twice: as it is, and with two of its steps mended:
+Writes the series, and for each the points that Otava finds with two of its steps mended:
 
 - Its t-test takes the deviation of a population (divided by n) where that of a sample (divided by n - 1) belongs.
 - When it drops a point, it computes the next two points again, but not the one before, whose right side has changed,
@@ -16,11 +16,6 @@ from otava import analysis
 
 P_MAX = 0.001
 WINDOW = 50
-
-
-def as_it_is(series):
-    change_points, _ = analysis.compute_change_points(list(series), window_len=WINDOW, max_pvalue=P_MAX)
-    return [int(point.index) for point in change_points]
 
 
 def mended(series):
@@ -45,7 +40,6 @@ for column in rows[0]:
         all_series.append([float(row[column]) for row in rows])
     except ValueError:
         pass  # no metric
-plain = [as_it_is(series) for series in all_series]
 population = numpy.std
 numpy.std = lambda values: population(values, ddof=1)
-json.dump({"series": all_series, "as_it_is": plain, "mended": [mended(s) for s in all_series]}, sys.stdout)
+json.dump({"series": all_series, "mended": [mended(s) for s in all_series]}, sys.stdout)

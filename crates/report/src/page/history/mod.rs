@@ -90,9 +90,22 @@ fn document(
 /// How many entries there are, and what has changed: the latest first.
 fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
     let count = figures::count(entries.len() as u64);
+    let mut by_entry: HashMap<&str, Vec<String>> = HashMap::new();
+    for one in series {
+        for change in one.changes.iter().filter(|c| !c.silent) {
+            let words = by_entry.entry(&change.entry).or_default();
+            words.push(loud(one, change));
+        }
+    }
     let latest_first = entries.iter().rev();
-    let changes: Vec<(&HistoryEntry, String)> = latest_first
-        .flat_map(|entry| series.iter().flat_map(move |s| loud(s, entry)))
+    let changes: Vec<(&HistoryEntry, &String)> = latest_first
+        .flat_map(|e| {
+            by_entry
+                .get(&*e.id)
+                .into_iter()
+                .flatten()
+                .map(move |w| (e, w))
+        })
         .collect();
     if changes.is_empty() {
         page.tag(
@@ -101,7 +114,7 @@ fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
         );
         return;
     }
-    let list = |page: &mut Html, changes: &[(&HistoryEntry, String)]| {
+    let list = |page: &mut Html, changes: &[(&HistoryEntry, &String)]| {
         page.raw("<ul class=\"changes\">\n");
         for (entry, words) in changes {
             let link = format!("a href=\"#build={}\"", encoded(&entry.id));
@@ -122,16 +135,14 @@ fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
     }
 }
 
-/// The changes of a series at an entry that are neither accepted nor muted, in words.
-fn loud<'a>(series: &HistorySeries, entry: &'a HistoryEntry) -> Vec<(&'a HistoryEntry, String)> {
-    let here = |c: &&HistoryChange| !c.silent && c.entry == entry.id;
-    let words = |c| change_words(&series.key.variant, c);
-    let changes = series.changes.iter().filter(here).map(words);
+/// A change in words, with its figure.
+fn loud(series: &HistorySeries, change: &HistoryChange) -> String {
     let kind = FIGURES.iter().find(|kind| kind.what == series.key.what);
     let figure = kind.map_or(series.key.what.as_str(), |kind| kind.short);
-    changes
-        .map(|w| (entry, format!(": {figure} of {w}")))
-        .collect()
+    format!(
+        ": {figure} of {}",
+        change_words(&series.key.variant, change)
+    )
 }
 
 /// A value in the fragment of an address.
@@ -150,22 +161,21 @@ struct Group<'a> {
     numbers: &'a HashMap<&'a str, usize>,
     /// The positions of the entries of this group, by identity.
     positions: HashMap<&'a str, usize>,
-    /// The anchor first.
-    variants: Vec<&'a str>,
     /// The changes that begin at an entry, in words, and whether they are accepted or muted.
     changes: HashMap<&'a str, Vec<(String, bool)>>,
+    /// The numbers of the variants' colours: the baseline is grey, as on the page of a run.
+    colours: HashMap<&'a str, usize>,
 }
 
 impl<'a> Group<'a> {
     fn new(group: &'a HistoryGroup<'a>, numbers: &'a HashMap<&'a str, usize>) -> Self {
         let ids = group.entries.iter().enumerate();
-        let mut variants = vec![group.entries[0].anchor.as_str()];
+        let mut colours = HashMap::from([(group.entries[0].anchor.as_str(), 0)]);
         let mut changes: HashMap<&str, Vec<_>> = HashMap::new();
         for table in &group.tables {
             for &variant in &table.variants {
-                if !variants.contains(&variant) {
-                    variants.push(variant);
-                }
+                let next = colours.len();
+                colours.entry(variant).or_insert((next - 1) % 7 + 1);
             }
             for series in &table.series {
                 for change in &series.changes {
@@ -179,8 +189,8 @@ impl<'a> Group<'a> {
             group,
             numbers,
             positions: ids.map(|(i, e)| (e.id.as_str(), i)).collect(),
-            variants,
             changes,
+            colours,
         }
     }
 
@@ -188,10 +198,8 @@ impl<'a> Group<'a> {
         self.numbers.get(entry).copied().unwrap_or_default()
     }
 
-    /// The number of a variant's colour: the baseline is grey, as on the page of a run.
     fn colour(&self, variant: &str) -> usize {
-        let at = self.variants.iter().position(|v| *v == variant);
-        at.filter(|at| *at > 0).map_or(0, |at| (at - 1) % 7 + 1)
+        self.colours.get(variant).copied().unwrap_or(0)
     }
 }
 
@@ -220,8 +228,11 @@ fn section(page: &mut Html, group: &Group<'_>, number: usize) {
             " Changes can be detected from {ENTRIES_MIN} entries on."
         ));
     }
-    page.tag("p class=\"caption\"", &words)
-        .raw("\n<div class=\"tabs\" role=\"group\" aria-label=\"Figure\">\n");
+    page.tag("p class=\"caption\"", &words);
+    if let Some(few) = group.group.few_words() {
+        page.raw("\n").tag("p class=\"caption\"", &few);
+    }
+    page.raw("\n<div class=\"tabs\" role=\"group\" aria-label=\"Figure\">\n");
     for (i, table) in group.group.tables.iter().enumerate() {
         let checked = if i == 0 { " checked" } else { "" };
         let id = format!("figure-{number}-{i}");

@@ -1,6 +1,7 @@
 //! The table of a figure: a row for each build, the latest first.
 
 use tare_analysis::figures;
+use tare_analysis::history::ENTRIES_LASTING;
 use tare_model::history::{HistoryEntry, HistoryFigure};
 
 use super::super::html::{Html, escape};
@@ -69,6 +70,9 @@ fn row(
         }
         None if group.group.entries.len() < ENTRIES_MIN => {
             page.raw("-");
+        }
+        None if group.group.entries.len() < ENTRIES_LASTING => {
+            page.raw("<span class=\"steady\">no change found</span>");
         }
         None => {
             page.raw("<span class=\"steady\">steady</span>");
