@@ -4,7 +4,7 @@ mod responses;
 
 use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
 use tare_model::units::format_duration_ns;
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::verdict::{AFTER_FAILURES, Finding, Grade, Reason, START_THE_SERVER, Verdict};
 
 pub use responses::unreachable;
 use responses::{redirects, surplus};
@@ -43,6 +43,8 @@ pub const ERRORS_INVALID: f64 = 0.05;
 /// A run is suspect when bytes arrive after any complete response, and invalid when they arrive
 /// after more than this share of the responses.
 pub const SURPLUS_INVALID: f64 = 0.01;
+/// A median wait for a connection below this, in nanoseconds, is never the limit of a load.
+pub const CONNECTIONS_WAIT_NS: u64 = 1_000_000;
 /// Minimum number of responses for an upper bound of the 99th percentile at 95 % confidence:
 /// the smallest n with 1 - 0.99^n >= 0.95.
 pub const SAMPLES_FOR_P99: u64 = 299;
@@ -73,7 +75,7 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
         // Any other finding would be a consequence.
         let found = format!("all {} requests failed: {why}", result.counts.error);
         findings.push(Finding {
-            remedy: "Start the server, or correct the URL.".to_owned(),
+            remedy: START_THE_SERVER.to_owned(),
             ..Finding::new(Grade::Invalid, Reason::Errors, found)
         });
         return Verdict::from_findings(findings);
@@ -106,14 +108,15 @@ pub fn assess(result: &LoadResult, not_due: u64) -> Verdict {
     surplus(result, &mut findings);
     redirects(result, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
-        findings.push(Finding::new(
-            Grade::Suspect,
-            Reason::TooFewSamples,
-            format!(
-                "p99 rests on {} responses, expected at least {SAMPLES_FOR_P99}",
-                result.latency_ns.count
-            ),
-        ));
+        let found = format!(
+            "p99 rests on {} responses, expected at least {SAMPLES_FOR_P99}",
+            result.latency_ns.count
+        );
+        let mut finding = Finding::new(Grade::Suspect, Reason::TooFewSamples, found);
+        if findings.iter().any(|f| f.reason == Reason::Errors) {
+            finding.remedy = AFTER_FAILURES.to_owned();
+        }
+        findings.push(finding);
     }
     Verdict::from_findings(findings)
 }
@@ -144,7 +147,42 @@ fn rate(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
             "{sent:.0} of {due} planned requests were sent within the window ({})",
             percent(share)
         );
-        findings.push(Finding::new(grade, Reason::RateNotAchieved, found));
+        findings.push(with_connections(
+            result,
+            grade,
+            Reason::RateNotAchieved,
+            found,
+        ));
+    }
+}
+
+/// Half of the requests spend at least this share of their latency waiting for a free connection if the
+/// connections are the limit.
+const WAIT_LIMIT: f64 = 0.5;
+
+/// A finding about requests that were late, failed or were not sent. Where they waited for a free
+/// connection, more connections are the remedy.
+fn with_connections(result: &LoadResult, grade: Grade, reason: Reason, found: String) -> Finding {
+    let wait = result.wait_ns.p50;
+    // Without a success, requests waited for answers that never came.
+    let answered = result.latency_ns.count > 0;
+    if !answered
+        || wait < CONNECTIONS_WAIT_NS
+        || (wait as f64) < WAIT_LIMIT * result.latency_ns.p50 as f64
+    {
+        return Finding::new(grade, reason, found);
+    }
+    Finding {
+        remedy: "Use more connections (--connections; in a plan, `connections` of the load), or lower the rate."
+            .to_owned(),
+        ..Finding::new(
+            grade,
+            reason,
+            format!(
+                "{found}; half of the requests waited {} or longer for a free connection",
+                format_duration_ns(wait)
+            ),
+        )
     }
 }
 
@@ -230,7 +268,11 @@ fn errors(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
             classes.join(", "),
             tls_reason(result)
         );
-        findings.push(Finding::new(grade, Reason::Errors, found));
+        let timeouts = counts.timeout > counts.error;
+        findings.push(match timeouts {
+            true => with_connections(result, grade, Reason::Errors, found),
+            false => Finding::new(grade, Reason::Errors, found),
+        });
     }
     // Requests that the drain cuts off are the slowest: the tail of the latency is missing.
     let cut = counts.not_sent.saturating_sub(not_due);

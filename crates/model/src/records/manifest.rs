@@ -125,9 +125,10 @@ impl Platform<'_> {
         compare("processor", true, text(&b.cpu_model), text(&a.cpu_model));
         compare("cores", true, b.cores.to_string(), a.cores.to_string());
         // A kernel reports a few pages more or less after each start of the same machine.
-        let other_memory = b.memory_bytes.abs_diff(a.memory_bytes) > b.memory_bytes / 100;
-        let [memory_b, memory_a] = memory_words(b.memory_bytes, a.memory_bytes);
-        compare("memory", other_memory, memory_b, memory_a);
+        if b.memory_bytes.abs_diff(a.memory_bytes) > b.memory_bytes / 100 {
+            let [b, a] = [b, a].map(|f| format_bytes(f.memory_bytes as f64));
+            compare("memory", true, b, a);
+        }
         compare("kernel", true, text(&b.kernel), text(&a.kernel));
         compare(
             "clock source",
@@ -177,15 +178,6 @@ impl Fingerprint {
     pub fn is_awake(&self) -> bool {
         self.idle.as_ref().is_some_and(|idle| idle.awake)
     }
-}
-
-/// Two sizes of memory, rounded; in bytes where rounding would hide a difference.
-fn memory_words(before: u64, after: u64) -> [String; 2] {
-    let rounded = [before, after].map(|bytes| format_bytes(bytes as f64));
-    if before != after && rounded[0] == rounded[1] {
-        return [before, after].map(|bytes| format!("{bytes} bytes"));
-    }
-    rounded
 }
 
 /// State of idle cores during a run.
