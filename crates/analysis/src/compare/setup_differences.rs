@@ -137,7 +137,10 @@ fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
     }
     let name = |mesh: &Mesh| mesh.name.clone();
     found.extend(lists(&before.meshes, &after.meshes, name, |b, a| {
-        settings::differences(b, a, &["title"])
+        let found = settings::differences(b, a, &["title"]).into_iter();
+        found
+            .map(|d| d.trim_start_matches("settings.").to_owned())
+            .collect()
     }));
     let name = |load: &Load| format!("the load {}", load.name);
     found.extend(lists(&before.loads, &after.loads, name, |b, a| {

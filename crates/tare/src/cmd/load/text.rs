@@ -268,3 +268,26 @@ pub(in crate::cmd) fn findings(out: &mut String, verdict: &Verdict) -> std::fmt:
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_without_a_response_has_dashes() {
+        let line = progress(&Progress {
+            t_ns: 1_000_000_000,
+            rate_rps: 100.0,
+            p50_ns: None,
+            p99_ns: None,
+            errors: 100,
+            lateness_p50_ns: Some(3_000),
+            planned_rps: 100.0,
+            lateness_now_ns: 3_000,
+        });
+        assert!(
+            line.ends_with("p50 -  p99 -  lateness p50 3.00 µs  errors 100"),
+            "{line}"
+        );
+    }
+}
