@@ -74,7 +74,7 @@ fn what_the_application_is_or_receives_must_be_the_same() {
     );
     let replicas = different(&|p| p.workload.graph.services[0].replicas = 7);
     assert!(
-        replicas[0].contains(".replicas: 1 before, 7 after"),
+        replicas[0].contains(".replicas: absent before, 7 after"),
         "{replicas:?}"
     );
     assert_eq!(
