@@ -1,14 +1,16 @@
 // The current trial, on the page of a run in progress.
-import { liveCharts, type Moment } from "./charts/live";
+import { latencySoFar, liveCharts, type Moment } from "./charts/live";
 import { mount } from "./figure";
 import type { Summary } from "./summary";
-import { milliseconds, significant } from "./words";
+import { significant } from "./words";
+
+const inMilliseconds = (ns: number | null): number | null => (ns === null ? null : ns / 1e6);
 
 /** An update from the server; `crates/tare/src/web/feed.rs` writes it. */
 type Update =
   | { type: "started"; index: number; block: number; mesh: string; load: string; done: number; planned: number }
   | { type: "stage"; stage: string }
-  | { type: "progress"; progress: { t_ns: number; rate_rps: number; p50_ns: number; p99_ns: number; errors: number } }
+  | { type: "progress"; progress: { t_ns: number; rate_rps: number; p50_ns: number | null; p99_ns: number | null; errors: number } }
   | { type: "cores"; cores: number }
   | { type: "done" }
   | { type: "over"; report: string };
@@ -30,7 +32,7 @@ export function followRun(summary: Summary): void {
   let moments: Moment[] = [];
   const draw = (): void => {
     const last = moments.at(-1);
-    const figures = last ? `${significant(last.rps)} rps, median ${milliseconds(last.p50_ms)}, p99 ${milliseconds(last.p99_ms)}` : "";
+    const figures = last ? `${significant(last.rps)} rps, ${latencySoFar(last)}` : "";
     const errors = last && last.errors > 0 ? `${last.errors} errors` : "";
     words.textContent = [label, stage, figures, errors].filter(Boolean).join(" · ");
   };
@@ -54,7 +56,7 @@ export function followRun(summary: Summary): void {
         break;
       case "progress": {
         const { t_ns, rate_rps, p50_ns, p99_ns, errors } = update.progress;
-        moments.push({ second: t_ns / 1e9, rps: rate_rps, p50_ms: p50_ns / 1e6, p99_ms: p99_ns / 1e6, errors, cores: null });
+        moments.push({ second: t_ns / 1e9, rps: rate_rps, p50_ms: inMilliseconds(p50_ns), p99_ms: inMilliseconds(p99_ns), errors, cores: null });
         chart();
         break;
       }

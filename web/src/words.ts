@@ -53,9 +53,33 @@ function between(least: number, value: number, most: number): number {
   return Math.min(most, Math.max(least, value));
 }
 
-/** A ratio with its interval: `x5.3 (4.5 to 6.2)`. */
+/** From this ratio of its ends on, an interval has no use as a range. */
+const USELESS = 1000;
+/** From this ratio on, its number does not matter. */
+const RATIO_MAX = 10_000;
+
+/** A ratio in two digits, without digits that mean nothing. */
+function ratioNumber(value: number): string {
+  if (value >= RATIO_MAX) return ">10,000";
+  if (value <= 1 / RATIO_MAX) return "<0.0001";
+  return value.toFixed(between(0, 1 - Math.floor(Math.log10(value)), 6));
+}
+
+/** What an interval says that has no use as a range; null for one that is worth printing. */
+function wideWords(low: number, high: number): string | null {
+  if (high / low < USELESS) return null;
+  if (low > 1) return `at least ${ratioNumber(low)}`;
+  return high < 1 ? `at most ${ratioNumber(high)}` : "no useful interval";
+}
+
+/** A ratio with its interval: `x5.3 (4.5 to 6.2)`; `x6.0 (no useful interval)`. */
 export function ratioInterval(ratio: Bounded): string {
-  if (ratio.low === null || ratio.high === null) return `x${significant(ratio.value)}`;
+  if (ratio.low === null || ratio.high === null) {
+    const capped = ratio.value >= RATIO_MAX || ratio.value <= 1 / RATIO_MAX;
+    return `x${capped ? ratioNumber(ratio.value) : significant(ratio.value)}`;
+  }
+  const wide = wideWords(ratio.low, ratio.high);
+  if (wide !== null) return `x${ratioNumber(ratio.value)} (${wide})`;
   const [value, low, high] = ratioDigits(ratio.value, ratio.low, ratio.high);
   return `x${value} (${low} to ${high})`;
 }
@@ -78,6 +102,8 @@ export function ratioBrief(ratio: Bounded & Pick<Ratio, "outcome">): string {
   if (ratio.low === null || ratio.high === null) return `${ratioSigned(ratio)} in a single block`;
   const [value, low, high] = ratioDigits(ratio.value, ratio.low, ratio.high);
   if (ratio.outcome === "same") return `${SIGNS.same}x${value}`;
+  const wide = wideWords(ratio.low, ratio.high);
+  if (wide !== null) return ratio.outcome === "not_resolved" ? `${SIGNS.not_resolved}${wide}` : ratioInterval(ratio);
   return ratio.outcome === "not_resolved" ? `${SIGNS.not_resolved}between x${low} and x${high}` : ratioInterval(ratio);
 }
 

@@ -5,6 +5,7 @@ import { csv } from "../src/csv";
 import { type CurvePoint, hasMorePairs, nines, percentile, ratioRows, splitBySupport } from "../src/data";
 import type { Load, MeshComparison, Outcome, Ratio, Summary, TrialRow } from "../src/summary";
 import { trialWords } from "../src/view";
+import { latencySoFar } from "../src/charts/live";
 import { milliseconds, ratioBrief, ratioDetails, ratioInterval, ratioSigned, significant, signWords } from "../src/words";
 
 test("percentiles are positioned by their number of nines", () => {
@@ -76,6 +77,22 @@ test("ratios have the digits of their interval, as in the tables", () => {
   assert.equal(of(6.0, 0.94, 40.2), "x6.0 (0.94 to 40)");
   assert.equal(of(0.06, 0.05, 0.4), "x0.060 (0.050 to 0.40)");
   assert.equal(of(2.5, null, null), "x2.50");
+});
+
+test("an interval without use is not printed", () => {
+  const huge = 705_710_953_800_312;
+  const of = (value: number, low: number | null, high: number | null) => ({ value, low, high, outcome: "not_resolved" as const });
+  assert.equal(ratioInterval(of(6, 1 / huge, huge)), "x6.0 (no useful interval)");
+  assert.equal(ratioInterval(of(huge, 3, huge)), "x>10,000 (at least 3.0)");
+  assert.equal(ratioInterval(of(1 / huge, 0, 0.3)), "x<0.0001 (at most 0.30)");
+  assert.equal(ratioInterval(of(huge, null, null)), "x>10,000");
+  assert.equal(ratioBrief(of(6, 1 / huge, huge)), "? no useful interval");
+});
+
+test("latency without a response is a dash", () => {
+  const moment = { second: 1, rps: 100, p50_ms: 1.2, p99_ms: 3.4, errors: 0, cores: null };
+  assert.equal(latencySoFar(moment), "median 1.20 ms, p99 3.40 ms");
+  assert.equal(latencySoFar({ ...moment, p50_ms: null, p99_ms: null }), "median -, p99 -");
 });
 
 test("a ratio is stated with its outcome", () => {

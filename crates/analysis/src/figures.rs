@@ -70,21 +70,76 @@ fn ratio_digits(value: f64, low: f64, high: f64, decimals_max: usize) -> [String
     })
 }
 
-/// A ratio with its interval: `x5.3 (4.5 to 6.2)`.
-#[must_use]
-pub fn ratio_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    format!("x{}", ratio_up_to(DECIMALS_MAX, value, low, high))
+/// Ends of an interval whose ratio is at least this leave nothing to read off but the side of 1 on which
+/// it lies: two blocks can give an interval up to 10^15.
+const USELESS: f64 = 1_000.0;
+
+/// From this ratio on, its number does not matter.
+const RATIO_MAX: f64 = 10_000.0;
+
+/// What an interval says that has no use as a range.
+enum Wide {
+    AtLeast(String),
+    AtMost(String),
+    Nothing,
 }
 
-/// A ratio with its interval for a narrow column, without the `x`: `5.3 (4.5 to 6.2)`.
+impl Wide {
+    /// `None` for an interval that is worth printing.
+    fn of(low: f64, high: f64) -> Option<Self> {
+        let useless = !(high / low < USELESS);
+        useless.then(|| match (low, high) {
+            (low, _) if low > 1.0 => Self::AtLeast(ratio_number(low)),
+            (_, high) if high < 1.0 => Self::AtMost(ratio_number(high)),
+            _ => Self::Nothing,
+        })
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::AtLeast(end) => format!("at least {end}"),
+            Self::AtMost(end) => format!("at most {end}"),
+            Self::Nothing => "no useful interval".to_owned(),
+        }
+    }
+}
+
+/// A ratio in two digits, without digits that mean nothing.
+fn ratio_number(value: f64) -> String {
+    match value {
+        v if v >= RATIO_MAX => ">10,000".to_owned(),
+        v if v <= 1.0 / RATIO_MAX => "<0.0001".to_owned(),
+        v => two_digits(v),
+    }
+}
+
+/// A ratio with its interval: `x5.3 (4.5 to 6.2)`; `x6.0 (no useful interval)`.
+#[must_use]
+pub fn ratio_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+    match low.zip(high).and_then(|(low, high)| Wide::of(low, high)) {
+        Some(wide) => format!("x{} ({})", ratio_number(value), wide.words()),
+        None => format!("x{}", ratio_up_to(DECIMALS_MAX, value, low, high)),
+    }
+}
+
+/// A ratio with its interval for a narrow column, without the `x`: `5.3 (4.5 to 6.2)`; `>3.0` or
+/// `no useful interval`.
 #[must_use]
 pub fn ratio_short(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    ratio_up_to(2, value, low, high)
+    match low.zip(high).and_then(|(low, high)| Wide::of(low, high)) {
+        Some(Wide::AtLeast(end)) => format!(">{}", end.trim_start_matches('>')),
+        Some(Wide::AtMost(end)) => format!("<{}", end.trim_start_matches('<')),
+        Some(wide) => wide.words(),
+        None => ratio_up_to(2, value, low, high),
+    }
 }
 
 fn ratio_up_to(decimals: usize, value: f64, low: Option<f64>, high: Option<f64>) -> String {
     let Some((low, high)) = low.zip(high) else {
-        return significant(value);
+        return match value {
+            v if (1.0 / RATIO_MAX..RATIO_MAX).contains(&v) => significant(v),
+            v => ratio_number(v),
+        };
     };
     let [value, low, high] = ratio_digits(value, low, high, decimals);
     format!("{value} ({low} to {high})")
@@ -99,12 +154,13 @@ pub fn wide_factor(low: Option<f64>, high: Option<f64>) -> Option<String> {
         () if high <= 1.0 / SEVERAL => "several times as low, ",
         () => "",
     };
-    let words = || {
-        format!(
+    let words = || match Wide::of(low, high) {
+        Some(wide) => format!("{several}{}", wide.words()),
+        None => format!(
             "{several}between x{} and x{}",
             two_digits(low),
             two_digits(high)
-        )
+        ),
     };
     (high / low >= FAR_APART).then(words)
 }
@@ -114,10 +170,14 @@ pub fn wide_factor(low: Option<f64>, high: Option<f64>) -> Option<String> {
 #[must_use]
 pub fn unresolved(ratio: &Ratio) -> String {
     let Some((low, high)) = ratio.low.zip(ratio.high) else {
-        return format!("x{} in a single block", significant(ratio.value));
+        let value = ratio_up_to(DECIMALS_MAX, ratio.value, None, None);
+        return format!("x{value} in a single block");
     };
-    let [_, low, high] = ratio_digits(ratio.value, low, high, DECIMALS_MAX);
-    let ends = format!("between x{low} and x{high}");
+    let [_, low_words, high_words] = ratio_digits(ratio.value, low, high, DECIMALS_MAX);
+    let ends = match Wide::of(low, high) {
+        Some(wide) => wide.words(),
+        None => format!("between x{low_words} and x{high_words}"),
+    };
     let more = match ratio.more_blocks {
         Some(MoreBlocks {
             low,
@@ -143,6 +203,10 @@ fn two_digits(value: f64) -> String {
     fixed(value, (1.0 - magnitude).clamp(0.0, 6.0) as usize)
 }
 
+/// No interval of a figure in its own unit is as wide as this; one that is comes from a few blocks that
+/// have nothing in common.
+const AMOUNT_MAX: f64 = 1e9;
+
 /// A value with its interval. All numbers have as many decimals as half the width of the interval
 /// needs to show one significant digit, or two if its first digit is 1.
 #[must_use]
@@ -155,6 +219,12 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
     let (Some(low), Some(high)) = (low, high) else {
         return format!("{}{unit}", significant(value));
     };
+    if !(high - low < AMOUNT_MAX) {
+        return match value.abs() < AMOUNT_MAX {
+            true => format!("{}{unit} (no useful interval)", significant(value)),
+            false => "no useful interval".to_owned(),
+        };
+    }
     let decimals = decimals_for((high - low) / 2.0);
     let value = if low > 0.0 || high < 0.0 {
         nonzero(value, decimals)
@@ -262,6 +332,9 @@ pub fn count(n: u64) -> String {
 /// A share as a percentage with its sign: `+35.4 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {
+    if share >= RATIO_MAX {
+        return ">+1,000,000 %".to_owned();
+    }
     signed(share, format!("{} %", significant(share * 100.0)))
 }
 
@@ -317,6 +390,10 @@ mod tests {
         );
         let wide = |low, high| wide_factor(Some(low), Some(high));
         assert_eq!(
+            wide(4.1, 7.1e14).unwrap(),
+            "several times as high, at least 4.1"
+        );
+        assert_eq!(
             wide(4.1, 30.4).unwrap(),
             "several times as high, between x4.1 and x30"
         );
@@ -328,6 +405,59 @@ mod tests {
         assert_eq!(wide(4.1, 6.0), None);
         assert_eq!(signed_duration(2.31e6), "+2.31 ms");
         assert_eq!(signed_duration(-40e3), "-40.0 µs");
+    }
+
+    /// Two blocks can give such an interval.
+    #[test]
+    fn an_interval_without_use_is_not_printed() {
+        const HUGE: f64 = 705_710_953_800_312.0;
+        let both = |value, low, high| {
+            let (low, high) = (Some(low), Some(high));
+            (
+                ratio_interval(value, low, high),
+                ratio_short(value, low, high),
+            )
+        };
+        let words = |long: &str, short: &str| (long.to_owned(), short.to_owned());
+        let nothing = words("x6.0 (no useful interval)", "no useful interval");
+        assert_eq!(both(6.0, 1.0 / HUGE, HUGE), nothing);
+        assert_eq!(both(6.0, 0.0, f64::INFINITY), nothing);
+        assert_eq!(
+            both(HUGE, 3.0, f64::INFINITY),
+            words("x>10,000 (at least 3.0)", ">3.0")
+        );
+        assert_eq!(
+            both(1.0 / HUGE, 0.0, 0.3),
+            words("x<0.0001 (at most 0.30)", "<0.30")
+        );
+        assert_eq!(ratio_interval(HUGE, None, None), "x>10,000");
+        let ratio = |low, high, blocks| Ratio {
+            low,
+            high,
+            blocks,
+            ..serde_json::from_value(serde_json::json!({
+                "what": "p50", "unit": "ns", "value": HUGE, "low": null, "high": null,
+                "difference": 0.0, "blocks": [], "primary": true, "p": null, "p_holm": null,
+                "margin": 0.05, "outcome": "not_resolved", "detectable": null, "more_blocks": null
+            }))
+            .unwrap()
+        };
+        let wide = ratio(Some(1.0 / HUGE), Some(HUGE), vec![1.0, 2.0]);
+        assert_eq!(
+            unresolved(&wide),
+            "no useful interval; more than 1,000 more blocks on this machine"
+        );
+        let single = ratio(None, None, vec![1.0]);
+        assert_eq!(unresolved(&single), "x>10,000 in a single block");
+        assert_eq!(
+            interval(2.0, Some(-HUGE), Some(HUGE), "%"),
+            "2.00 % (no useful interval)"
+        );
+        assert_eq!(
+            amount_interval(1e3, Some(-HUGE * HUGE), Some(HUGE * HUGE), "ns"),
+            "0.00100 ms (no useful interval)"
+        );
+        assert_eq!(percent(HUGE), ">+1,000,000 %");
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct StoredTrial {
     pub result: TrialResult,
     /// Latencies by second of intended time, from the trial's records; empty without records.
     pub seconds: Vec<Second>,
+    /// The second of the window in which a request failed first, by the trial's records.
+    #[serde(default)]
+    pub failed_since_s: Option<u32>,
     /// The calls between services; `None` if they were not timed.
     #[serde(default)]
     pub calls: Option<TrialCalls>,
@@ -38,6 +41,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) result: &'a TrialResult,
     /// The calls between services; `None` if they were not timed.
     pub(crate) calls: Option<&'a TrialCalls>,
+    /// The second of the window in which a request failed first; `None` if it is unknown.
+    pub(crate) failed_since_s: Option<u32>,
     /// Tests of the trial's seconds; `None` with too few seconds.
     stability: Option<Stability>,
     /// The trial's stored verdict, with the findings of the analysis.
@@ -203,6 +208,7 @@ fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
     let failed = verdict.reasons.iter().any(failure);
     Trial {
         stability,
+        failed_since_s: stored.failed_since_s,
         dir: &stored.dir,
         result: &stored.result,
         calls: stored.calls.as_ref(),
@@ -244,10 +250,11 @@ impl Trial<'_> {
         self.status == TrialStatus::Used
     }
 
-    /// Achieved rate in requests per second; `None` if no request was sent.
+    /// Achieved rate in requests per second; `None` if no request succeeded, because what the processes
+    /// used is then not the cost of a request.
     pub(crate) fn achieved_rps(&self) -> Option<f64> {
-        let rps = self.load.as_ref()?.result.rate.achieved;
-        (rps > 0.0).then_some(rps)
+        let result = self.load.as_ref()?.result;
+        (result.rate.achieved > 0.0 && result.counts.ok > 0).then_some(result.rate.achieved)
     }
 
     /// The measure of memory of a plane's processes; `None` without one, or if they differ.

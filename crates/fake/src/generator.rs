@@ -237,10 +237,10 @@ pub(crate) fn load_lines(spec: &LoadSpec, mut service: Service) -> Vec<String> {
                 lateness_now_ns: 3_000,
                 t_ns: ((second as u64 + 1) * SECOND_NS) as i64,
                 rate_rps,
-                p50_ns: total.latency.quantile(0.5),
-                p99_ns: total.latency.quantile(0.99),
+                p50_ns: (!total.latency.is_empty()).then(|| total.latency.quantile(0.5)),
+                p99_ns: (!total.latency.is_empty()).then(|| total.latency.quantile(0.99)),
                 errors: 0,
-                lateness_p50_ns: 3_000,
+                lateness_p50_ns: Some(3_000),
             }),
         );
         push(&mut out, &interval.record(second as u32));

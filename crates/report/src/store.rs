@@ -170,9 +170,9 @@ fn read_trial(trials: &Path, name: &OsString, plan: &Plan) -> ReadTrial {
         }
     };
     let mut notes = Vec::new();
-    let seconds = verify(&dir, &mut result).unwrap_or_else(|found| {
+    let (seconds, failed_since_s) = verify(&dir, &mut result).unwrap_or_else(|found| {
         notes.push(format!("{shown}: {found}"));
-        Vec::new()
+        (Vec::new(), None)
     });
     let graph = &plan.workload_of(&result.trial.load).graph;
     let calls = read_calls(&dir.join(layout::CALLS), graph).unwrap_or_else(|found| {
@@ -184,6 +184,7 @@ fn read_trial(trials: &Path, name: &OsString, plan: &Plan) -> ReadTrial {
         dir: shown,
         result,
         seconds,
+        failed_since_s,
         calls,
     };
     (Some(trial), notes)
@@ -312,11 +313,11 @@ fn damaged(error: &serde_json::Error) -> String {
     format!("{what}: {}", printable(&error.to_string()))
 }
 
-/// Returns the latencies by second of the generator's records, which must be complete and have the same
+/// Returns the latencies by second of the generator's records and the first second with a failure, which must be complete and have the same
 /// result. Otherwise the trial is invalid, because what was measured is unknown.
-fn verify(dir: &Path, result: &mut TrialResult) -> Result<Vec<Second>, String> {
+fn verify(dir: &Path, result: &mut TrialResult) -> Result<(Vec<Second>, Option<u32>), String> {
     let Some(load) = &result.load else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     };
     let stream = LoadStream::new().keeping_seconds();
     let found = match read_stream(&dir.join(layout::LOAD), stream) {
@@ -324,7 +325,7 @@ fn verify(dir: &Path, result: &mut TrialResult) -> Result<Vec<Second>, String> {
             let steps = result.capacity.as_ref();
             let steps = steps.map(|c| steps::verify(dir, &result.trial.load, c));
             match steps.unwrap_or(Ok(())) {
-                Ok(()) => return Ok(read.seconds),
+                Ok(()) => return Ok((read.seconds, read.failed_since_s)),
                 Err(found) => found,
             }
         }
@@ -348,6 +349,7 @@ pub(crate) fn log_of(path: &Path) -> Result<String, String> {
 struct Content {
     result: LoadResult,
     seconds: Vec<Second>,
+    failed_since_s: Option<u32>,
     /// The interval log, if it was requested.
     log: Option<String>,
 }
@@ -365,10 +367,12 @@ fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Content, String> {
         stream.line(&line).map_err(|e| printable(&e.to_string()))?;
     }
     let (log, seconds) = (stream.hlog(), stream.take_seconds());
+    let failed_since_s = stream.failed_since_s();
     let result = stream.finish().map_err(|e| printable(&e.to_string()))?;
     Ok(Content {
         result,
         seconds,
+        failed_since_s,
         log,
     })
 }

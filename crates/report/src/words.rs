@@ -132,6 +132,12 @@ pub(crate) fn without_rate(load: &Load, cells: &[&Cell]) -> String {
     )
 }
 
+/// Returns what failed, in sentences that begin every output.
+pub(crate) fn failures(summary: &Summary) -> Vec<String> {
+    let failures = summary.failures.iter();
+    failures.map(|f| format!("Failed: {}.", f.text)).collect()
+}
+
 /// Returns what the reader must know beside the answers: which trials the figures are made of, and
 /// whether the machine changed. Sentences with their full stop.
 pub(crate) fn conditions(summary: &Summary) -> Vec<String> {

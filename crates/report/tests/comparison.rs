@@ -6,7 +6,7 @@ mod support;
 
 use support::{analysed, scale, trials};
 use tare_analysis::StoredTrial;
-use tare_analysis::compare::across::compare;
+use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::compare::{Side, clusters};
 use tare_analysis::summary::{METHODS, summarise};
 use tare_model::calls::TrialCalls;
@@ -320,6 +320,8 @@ fn different_machines_and_settings_are_named() {
         .fingerprint
         .programs
         .insert("envoy".into(), "1.0".into());
+    let connections = after.plan.loads[0].connections;
+    let concurrency = after.plan.meshes[1].settings.concurrency;
     after.plan.loads[0].connections = 99;
     after.plan.meshes[1].settings.concurrency += 1;
     let stored = trials(&plan(3, 1), |_| {});
@@ -335,14 +337,21 @@ fn different_machines_and_settings_are_named() {
             "cores: 4 before, 8 after",
             "idle cores: unknown before, kept awake after",
             "envoy: 0.0 (synthetic) before, 1.0 after",
-            "envoy has different settings",
-            "the load 200rps has different settings",
+            format!("the load 200rps: connections: {connections} before, 99 after").as_str(),
+            format!(
+                "envoy: concurrency: {concurrency} before, {} after",
+                concurrency + 1
+            )
+            .as_str(),
         ]
     );
     let markdown = render_comparison_markdown(&found);
-    assert!(
-        markdown.contains("envoy has different settings"),
-        "{markdown}"
+    assert!(markdown.contains("envoy: concurrency: "), "{markdown}");
+    assert_eq!(
+        different_workloads(&side(&before), &side(&after)),
+        [format!(
+            "the load 200rps: connections: {connections} before, 99 after"
+        )]
     );
 }
 

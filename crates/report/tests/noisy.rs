@@ -18,6 +18,7 @@ fn noisy() -> Summary {
             dir: result.trial.dir_name(),
             result,
             seconds: Vec::new(),
+            failed_since_s: None,
             calls: None,
         }
     });

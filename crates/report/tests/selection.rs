@@ -228,6 +228,7 @@ fn the_last_attempt_at_a_block_is_used() {
                 dir: result.trial.dir_name(),
                 result,
                 seconds: Vec::new(),
+                failed_since_s: None,
                 calls: None,
             });
         }
@@ -309,6 +310,7 @@ fn the_same_trial_twice_counts_once() {
             dir: spec.dir_name(),
             result: support::trial(spec).1,
             seconds: Vec::new(),
+            failed_since_s: None,
             calls: None,
         })
         .collect();

@@ -175,6 +175,7 @@ fn run(plan: &Plan, results: Vec<TrialResult>) -> Run {
         dir: result.trial.dir_name(),
         result: result.clone(),
         seconds: Vec::new(),
+        failed_since_s: None,
         calls: None,
     };
     let stored: Vec<StoredTrial> = results.iter().map(stored).collect();

@@ -9,7 +9,7 @@ use tare_model::plan::Plan;
 use tare_model::record::Progress;
 use tare_model::text::printable;
 use tare_model::trial::{EventKind, TrialResult, TrialSpec};
-use tare_model::units::{format_duration_ns, format_rate};
+use tare_model::units::{format_optional_ns, format_rate};
 use tare_run::experiment::{Observer, Update};
 
 /// Estimated time for deployment, proofs and tear-down, before the first trial has ended.
@@ -171,8 +171,8 @@ impl Display {
         self.load = format!(
             "{:.0} rps p50 {} p99 {}",
             progress.rate_rps,
-            format_duration_ns(progress.p50_ns),
-            format_duration_ns(progress.p99_ns)
+            format_optional_ns(progress.p50_ns),
+            format_optional_ns(progress.p99_ns)
         );
         if progress.errors > 0 {
             self.load += &format!(" {} errors", progress.errors);
@@ -207,11 +207,13 @@ impl Display {
         if let Some(capacity) = &result.capacity {
             line += &format!(" {}", capacity_words(capacity));
         } else if let Some(load) = &result.load {
+            let latency = &load.latency_ns;
+            let answered = |ns| format_optional_ns((latency.count > 0).then_some(ns));
             line += &format!(
                 " {:>6.1} rps p50 {:>8} p99 {:>8}",
                 load.rate.achieved,
-                format_duration_ns(load.latency_ns.p50),
-                format_duration_ns(load.latency_ns.p99)
+                answered(latency.p50),
+                answered(latency.p99)
             );
         }
         line += &format!(" {}, {}", result.verdict.grade.word(), self.time_left());

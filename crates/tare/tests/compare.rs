@@ -74,7 +74,9 @@ fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
     let absent = compare(&["--fail-above", "p99.99:+5%"]);
     assert_eq!(absent.status.code(), Some(2), "{absent:?}");
     let error = String::from_utf8_lossy(&absent.stderr);
-    assert!(error.contains("neither run has this figure"), "{error}");
+    let needed =
+        "neither run has this figure; p99.99 needs at least 29,956 responses in each trial";
+    assert!(error.contains(needed), "{error}");
 
     let wrong = compare(&["--fail-above", "p98:+5%"]);
     assert_eq!(wrong.status.code(), Some(2));
@@ -82,6 +84,46 @@ fn two_runs_are_compared_and_thresholds_decide_the_exit_code() {
         String::from_utf8_lossy(&wrong.stderr).contains("one of p50, ratio_p50, p90"),
         "{wrong:?}"
     );
+}
+
+/// Makes a run with these settings of the plan.
+fn run_with(dir: &Path, name: &str, sets: &[&str]) -> String {
+    let out = dir.join(name);
+    tare_fake::run_text(&out, PLAN, sets);
+    out.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn runs_of_different_workloads_or_with_nothing_in_common_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = run_with(dir.path(), "before", &[]);
+    let slower = run_with(dir.path(), "slower", &["load.connections=2"]);
+    let refused = tare(&["compare", &before, &slower]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        error.contains("the load 100rps: connections: ")
+            && error.contains("--allow-different-workload"),
+        "{error}"
+    );
+    let allowed = tare(&["compare", &before, &slower, "--allow-different-workload"]);
+    assert_eq!(allowed.status.code(), Some(0), "{allowed:?}");
+    assert!(
+        text(&allowed).contains("warning: the load 100rps: connections: "),
+        "{allowed:?}"
+    );
+
+    let faster = run_with(dir.path(), "faster", &["load.rate=200"]);
+    for output in ["text", "json", "markdown"] {
+        let nothing = tare(&["compare", &before, &faster, "--output", output]);
+        assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+        assert!(nothing.stdout.is_empty(), "{nothing:?}");
+        let error = String::from_utf8_lossy(&nothing.stderr);
+        assert!(
+            error.contains("nothing to compare") && error.contains("envoy at 200rps"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -6,17 +6,23 @@ import { BASE, colour, GRID, INK } from "../theme";
 import { milliseconds, significant } from "../words";
 import { logDomain, logTicks, tickWords } from "./layout";
 
-/** One second; negative during the warm-up. Latency is that of the window so far. */
+/** One second; negative during the warm-up. Latency is that of the window so far; null without a response. */
 export interface Moment {
   second: number;
   rps: number;
-  p50_ms: number;
-  p99_ms: number;
+  p50_ms: number | null;
+  p99_ms: number | null;
   errors: number;
   cores: number | null;
 }
 
 const FRAME = { ...BASE, height: 200, marginLeft: 54, marginRight: 44, marginTop: 22, marginBottom: 40 };
+
+/** `median 1.20 ms, p99 3.40 ms`; a dash without a response. */
+export function latencySoFar({ p50_ms, p99_ms }: Moment): string {
+  const [p50, p99] = [p50_ms, p99_ms].map((ms) => (ms === null ? "-" : milliseconds(ms)));
+  return `median ${p50}, p99 ${p99}`;
+}
 
 export function liveCharts(summary: Summary, mesh: string, moments: Moment[]): Chart[] {
   if (moments.length === 0) return [];
@@ -24,13 +30,13 @@ export function liveCharts(summary: Summary, mesh: string, moments: Moment[]): C
   const last = moments.slice(-1);
   const load = Math.max(1, ...summary.setup.loads.map((l) => l.duration_ns / 1e9));
   const x: Plot.ScaleOptions = { domain: [Math.min(0, ...moments.map((m) => m.second)), Math.max(load, ...moments.map((m) => m.second))], label: "seconds →", labelAnchor: "right", tickSize: 0 };
-  const latencies = moments.filter((m) => m.p50_ms > 0);
+  const latencies = moments.flatMap(({ second, p50_ms, p99_ms }) => (p50_ms === null || p99_ms === null ? [] : [{ second, p50_ms, p99_ms }]));
   const charts: Chart[] = [];
   if (latencies.length > 0) {
     const y = logDomain(latencies.flatMap((m) => [m.p50_ms, m.p99_ms]), 1.3);
     charts.push({
       title: "Latency so far",
-      description: last.map((m) => `median ${milliseconds(m.p50_ms)}, p99 ${milliseconds(m.p99_ms)}`).join(),
+      description: last.map(latencySoFar).join(),
       file: "tare-live-latency",
       rows: moments,
       draw: (width) =>

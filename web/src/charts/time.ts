@@ -68,6 +68,12 @@ function charts(summary: Summary, trial: TrialRow, series: TrialSeries): Chart[]
 const FRAME = { ...BASE, marginLeft: 54, marginRight: 18, marginTop: 22, marginBottom: 42, height: 250 };
 const seconds = (to: number): Plot.ScaleOptions => ({ domain: [0, to], label: "seconds →", labelAnchor: "right", tickSize: 0 });
 
+/** `median 1.20 ms, p99 3.40 ms`; a dash without a response. */
+function latencyOf(span: Span): string {
+  const words = (ns: number): string => (span.ok > 0 ? milliseconds(ns / 1e6) : "-");
+  return `median ${words(span.p50_ns)}, p99 ${words(span.p99_ns)}`;
+}
+
 /** Responses by time and latency. */
 function heat(spans: Span[], ink: string, trial: TrialRow, file: string): Chart {
   const cells = spans.flatMap((s) =>
@@ -81,7 +87,7 @@ function heat(spans: Span[], ink: string, trial: TrialRow, file: string): Chart 
   const last = spans.filter((s) => s.ok > 0).slice(-1);
   return {
     title: "Latency: counts, median and p99",
-    description: `Heat map of trial ${trialWords(trial)}. ${spans.map((s) => `second ${s.from}: median ${milliseconds(s.p50_ns / 1e6)}, p99 ${milliseconds(s.p99_ns / 1e6)}`).join("; ")}`,
+    description: `Heat map of trial ${trialWords(trial)}. ${spans.map((s) => `second ${s.from}: ${latencyOf(s)}`).join("; ")}`,
     file: `${file}-heat`,
     rows: cells,
     draw: (width) =>
@@ -98,7 +104,7 @@ function heat(spans: Span[], ink: string, trial: TrialRow, file: string): Chart 
           Plot.text(last, { x: (s: Span) => s.to, y: (s: Span) => s.p99_ns / 1e6, text: () => "p99", textAnchor: "start", dx: 5 }),
           Plot.tip(spans, Plot.pointerX({
             x: (s: Span) => (s.from + s.to) / 2, y: (s: Span) => Math.max(s.p50_ns / 1e6, y[0]), ...TIP,
-            title: (s: Span) => `second ${s.from}\n${s.ok} responses\nmedian ${milliseconds(s.p50_ns / 1e6)}\np99 ${milliseconds(s.p99_ns / 1e6)}`,
+            title: (s: Span) => `second ${s.from}\n${s.ok} responses\n${latencyOf(s).replace(", ", "\n")}`,
           })),
         ],
       }) as SVGSVGElement,

@@ -5,11 +5,30 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 
 use crate::compare::figures::{Cell, Side, SideCell, cells, names};
+use crate::compare::ratio::typical;
 use crate::compare::ratio::{Level, Question, correct};
 use crate::compare::setup_differences;
 use crate::compare::stopping;
 use crate::compare::threshold::Threshold;
-use tare_stats::order::median;
+use crate::summary::failures;
+use crate::trials::decode;
+
+/// Describes how the workloads and loads of two runs differ. Their figures are then of different
+/// applications, or under different loads, and no difference is one of the meshes.
+#[must_use]
+pub fn different_workloads(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
+    setup_differences::workloads(&before.manifest.plan, &after.manifest.plan)
+}
+
+/// What failed in a run: its figures are those of the other requests.
+fn failures_of(when: &str, side: &Side<'_>) -> Vec<String> {
+    let plan = &side.manifest.plan;
+    let trials = decode(plan, side.trials, &mut Vec::new());
+    let found = failures::of(plan, &trials).into_iter();
+    found
+        .map(|f| format!("failed {when}: {}", f.text))
+        .collect()
+}
 
 /// Compares `after` with `before`, and each change with the `thresholds`.
 #[must_use]
@@ -48,7 +67,9 @@ pub fn compare(
         .iter()
         .flat_map(|c| thresholds.iter().filter_map(|t| t.judge(c, judged_by)))
         .collect();
-    let mut warnings = setup_differences::warnings(before.manifest, after.manifest);
+    let mut warnings = failures_of("before", before);
+    warnings.extend(failures_of("after", after));
+    warnings.extend(setup_differences::warnings(before.manifest, after.manifest));
     warnings.extend(setup_differences::measured(before.trials, after.trials));
     warnings.extend(kinds);
     warnings.extend(setup_differences::cores(&core_to_core[0], &core_to_core[1]));
@@ -118,8 +139,8 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
         let mut ratio = question.independent(now, before)?;
         ratio.primary = true;
         Some(Change {
-            before: median(before),
-            after: median(now),
+            before: typical(before),
+            after: typical(now),
             ratio,
         })
     };

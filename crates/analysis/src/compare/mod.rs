@@ -5,6 +5,7 @@ pub mod clusters;
 pub(crate) mod figures;
 pub mod percentiles;
 pub mod ratio;
+mod settings;
 mod setup_differences;
 pub mod stopping;
 pub mod threshold;

@@ -3,7 +3,6 @@
 use tare_model::summary::{MoreBlocks, Outcome, Ratio};
 
 use tare_stats::effect::Effect;
-use tare_stats::order::median;
 use tare_stats::search::GRAIN;
 use tare_stats::{HALF_BUCKET, power};
 
@@ -65,8 +64,10 @@ impl Question<'_> {
     pub(crate) fn paired(&self, blocks: &[(f64, f64)]) -> Option<Ratio> {
         let logs: Vec<f64> = blocks.iter().map(|(a, b)| (a / b).ln()).collect();
         let effect = Effect::paired(&logs, self.grain());
-        let differences: Vec<f64> = blocks.iter().map(|(a, b)| a - b).collect();
-        let mut ratio = self.ratio(effect.as_ref(), *logs.first()?, median(&differences));
+        let references: Vec<f64> = blocks.iter().map(|(_, b)| *b).collect();
+        let mut ratio = self.ratio(effect.as_ref(), *logs.first()?, 0.0);
+        // From the ratio itself: an estimate of its own could contradict it.
+        ratio.difference = typical(&references) * (ratio.value - 1.0);
         ratio.blocks = logs.iter().map(|x| x.exp()).collect();
         if let Some(effect) = &effect {
             let ends = deviations(effect);
@@ -91,8 +92,8 @@ impl Question<'_> {
         }
         let logs = |x: &[f64]| x.iter().map(|x| x.ln()).collect::<Vec<f64>>();
         let effect = Effect::independent(&logs(a), &logs(b), self.grain());
-        let difference = median(a) - median(b);
-        Some(self.ratio(effect.as_ref(), (median(a) / median(b)).ln(), difference))
+        let (a, b) = (typical(a), typical(b));
+        Some(self.ratio(effect.as_ref(), (a / b).ln(), a - b))
     }
 
     /// A ratio from its effect on the logarithm, or from `only` without an interval.
@@ -151,6 +152,13 @@ impl Question<'_> {
 fn deviations(effect: &Effect) -> (f64, f64) {
     let (deviation, freedom) = effect.deviation();
     power::deviation_range(deviation, freedom)
+}
+
+/// The typical one of several values above 0: their geometric mean, so that the quotient of two of them
+/// is the ratio that Welch's test on the logarithms estimates.
+pub(crate) fn typical(values: &[f64]) -> f64 {
+    let logs = values.iter().map(|x| x.ln()).sum::<f64>();
+    (logs / values.len() as f64).exp()
 }
 
 /// Applies Holm's correction to the primary ratios: one of them is different only if it still is after

@@ -2,11 +2,12 @@
 
 use tare_model::layout::{PlatformDifference, RunManifest};
 use tare_model::mesh::Mesh;
-use tare_model::plan::{Load, Plan};
+use tare_model::plan::{EnvironmentKind, Load, Plan};
 
 use tare_stats::order::median;
 
 use crate::compare::figures::Side;
+use crate::compare::settings;
 use crate::trials::StoredTrial;
 
 /// Describes each difference in machine, versions and plan, without a full stop.
@@ -92,25 +93,41 @@ pub(crate) fn measured_in_part(clusters: &[(&str, Side<'_>)]) -> Vec<String> {
     OPTIONAL.iter().filter_map(words).collect()
 }
 
-fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
-    let workload = |p: &Plan| {
-        let w = &p.workload;
-        format!("{} x {}, mix {}", w.graph.name, w.instances, w.mix)
-    };
-    if before.workload != after.workload {
-        let (b, a) = (workload(before), workload(after));
-        found.push(if a == b {
-            format!("workload {a}: the service graph is different")
-        } else {
-            format!("workload: {b} before, {a} after")
-        });
+/// Settings of a load that change how long and with what it is measured, and not what the application
+/// receives.
+const MEASURING: [&str; 4] = ["duration_ns", "warmup_ns", "threads", "pace"];
+
+/// Describes differences in what the applications are and receive: with them, a figure of both runs is
+/// not the same figure.
+pub(crate) fn workloads(before: &Plan, after: &Plan) -> Vec<String> {
+    let mut found = Vec::new();
+    let workload = settings::differences(&before.workload, &after.workload, &[]);
+    if !workload.is_empty() {
+        found.push(format!("workload: {}", settings::listed(&workload)));
     }
     let own = |p: &Plan| p.sweep.as_ref().map(|s| s.workloads.clone());
-    if before.workload == after.workload && own(before) != own(after) {
+    if workload.is_empty() && own(before) != own(after) {
         found.push("what varies from load to load is different".to_owned());
     }
+    let pairs = after.loads.iter().filter_map(|a| {
+        let b = before.loads.iter().find(|b| b.name == a.name)?;
+        let found = settings::differences(b, a, &MEASURING);
+        (!found.is_empty()).then(|| format!("the load {}: {}", a.name, settings::listed(&found)))
+    });
+    found.extend(pairs);
+    found
+}
+
+fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
+    found.extend(workloads(before, after));
     if before.environment != after.environment {
-        found.push("the runs are from different environments".to_owned());
+        let word = |environment| match environment {
+            EnvironmentKind::Local => "local",
+            EnvironmentKind::Kubernetes => "kubernetes",
+            EnvironmentKind::Fake => "virtual time",
+        };
+        let [b, a] = [before, after].map(|p| word(p.environment));
+        found.push(format!("environment: {b} before, {a} after"));
     }
     if before.baseline != after.baseline {
         found.push(format!(
@@ -118,24 +135,35 @@ fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
             before.baseline, after.baseline
         ));
     }
-    let other = |a: &Mesh, b: &Mesh| a.settings != b.settings || a.data_plane != b.data_plane;
     let name = |mesh: &Mesh| mesh.name.clone();
-    found.extend(lists(&before.meshes, &after.meshes, name, other));
+    found.extend(lists(&before.meshes, &after.meshes, name, |b, a| {
+        let found = settings::differences(b, a, &["title"]).into_iter();
+        found
+            .map(|d| d.trim_start_matches("settings.").to_owned())
+            .collect()
+    }));
     let name = |load: &Load| format!("the load {}", load.name);
-    found.extend(lists(&before.loads, &after.loads, name, Load::ne));
+    found.extend(lists(&before.loads, &after.loads, name, |b, a| {
+        let all = settings::differences(b, a, &[]);
+        let offered = settings::differences(b, a, &MEASURING);
+        // The others are listed with the workload.
+        all.into_iter().filter(|d| !offered.contains(d)).collect()
+    }));
 }
 
-/// The items that only one of two runs has, and those whose settings differ.
+/// The items that only one of two runs has, and the settings that differ in the others.
 fn lists<T>(
     before: &[T],
     after: &[T],
     name: impl Fn(&T) -> String,
-    other: impl Fn(&T, &T) -> bool,
+    differences: impl Fn(&T, &T) -> Vec<String>,
 ) -> Vec<String> {
     let twin = |of: &T, all: &[T]| all.iter().position(|one| name(one) == name(of));
     let later = after.iter().filter_map(|a| match twin(a, before) {
-        Some(i) if other(&before[i], a) => Some(format!("{} has different settings", name(a))),
-        Some(_) => None,
+        Some(i) => {
+            let found = differences(&before[i], a);
+            (!found.is_empty()).then(|| format!("{}: {}", name(a), settings::listed(&found)))
+        }
         None => Some(format!("{} is in the later run only", name(a))),
     });
     let earlier = before.iter().filter(|b| twin(b, after).is_none());

@@ -3,8 +3,12 @@
 use tare_model::summary::comparison::{ComparedCell, Judged, JudgedBy, ThresholdResult};
 use tare_model::units::{parse_bytes, parse_duration, parse_share};
 
+use tare_stats::order::samples_needed;
+
 use crate::compare::figures::names;
+use crate::compare::percentiles::QUANTILES;
 use crate::compare::ratio::{NS, RPS};
+use crate::figures;
 
 /// The limit of one figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,11 +74,14 @@ impl std::str::FromStr for Threshold {
 
 impl Threshold {
     /// Compares the change of the figure in `cell` with the limit; `None` if neither run has the
-    /// figure, although both have usable trials.
+    /// figure, although both have usable trials: it does not exist there. A percentile of a load that has
+    /// a median exists, and needs more responses.
     #[must_use]
     pub fn judge(&self, cell: &ComparedCell, judged_by: JudgedBy) -> Option<Judged> {
         let change = cell.changes.iter().find(|c| c.ratio.what == self.what);
-        if change.is_none() && cell.trials_before > 0 && cell.trials_after > 0 {
+        let has_latency = || cell.changes.iter().any(|c| c.ratio.what == "p50");
+        let too_short = responses_needed(&self.what).is_some() && has_latency();
+        if change.is_none() && cell.trials_before > 0 && cell.trials_after > 0 && !too_short {
             return None;
         }
         let limit = match self.limit {
@@ -101,11 +108,29 @@ impl Threshold {
         })
     }
 
+    /// The figure that it limits.
+    #[must_use]
+    pub fn figure(&self) -> &str {
+        &self.what
+    }
+
     /// The threshold as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
+}
+
+/// What a trial must have so that a figure exists: `p99 needs at least 299 responses in each trial`; `None`
+/// for figures that are no percentiles.
+#[must_use]
+pub fn responses_needed(figure: &str) -> Option<String> {
+    let name = figure.strip_prefix("ratio_").unwrap_or(figure);
+    let (name, q) = QUANTILES.into_iter().find(|(known, _)| *known == name)?;
+    let needed = figures::count(samples_needed(q));
+    Some(format!(
+        "{name} needs at least {needed} responses in each trial: measure longer, or at a higher rate"
+    ))
 }
 
 #[cfg(test)]

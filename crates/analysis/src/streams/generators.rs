@@ -177,7 +177,7 @@ impl GeneratorStreams {
 /// Progress of all generators together, for display. Rates and errors are summed; of all other
 /// figures, the largest is shown.
 fn merged_progress(all: &[Progress]) -> Progress {
-    let worst = |f: fn(&Progress) -> u64| all.iter().map(f).max().unwrap_or(0);
+    let worst = |f: fn(&Progress) -> Option<u64>| all.iter().filter_map(f).max();
     Progress {
         t_ns: all.iter().map(|p| p.t_ns).max().unwrap_or(0),
         rate_rps: all.iter().map(|p| p.rate_rps).sum(),
@@ -186,7 +186,7 @@ fn merged_progress(all: &[Progress]) -> Progress {
         errors: all.iter().map(|p| p.errors).sum(),
         lateness_p50_ns: worst(|p| p.lateness_p50_ns),
         planned_rps: all.iter().map(|p| p.planned_rps).sum(),
-        lateness_now_ns: worst(|p| p.lateness_now_ns),
+        lateness_now_ns: worst(|p| Some(p.lateness_now_ns)).unwrap_or(0),
     }
 }
 

@@ -233,6 +233,8 @@ pub struct LoadStream {
     reader: Reader,
     /// Latencies by second of intended time; `None` unless requested.
     seconds: Option<BTreeMap<u32, Second>>,
+    /// The first second of intended time in which a request failed.
+    failed_since_s: Option<u32>,
     /// Lines of an interval log so far, and its open seconds; `None` unless requested.
     log: Option<(String, Seconds)>,
     /// Start (since 1970) and length of the window, in nanoseconds.
@@ -290,6 +292,10 @@ impl LoadStream {
             }
             LoadRecord::Interval(interval) => {
                 let latency = self.sums.add(interval, &mut self.reader)?;
+                if interval.counts.error > 0 || interval.counts.timeout > 0 {
+                    let first = self.failed_since_s.unwrap_or(interval.second);
+                    self.failed_since_s = Some(first.min(interval.second));
+                }
                 if let Some(seconds) = &mut self.seconds {
                     let second = seconds.entry(interval.second).or_default();
                     *second = series::sum(second, latency.iter());
@@ -337,6 +343,12 @@ impl LoadStream {
     pub fn take_seconds(&mut self) -> Vec<Second> {
         let seconds = self.seconds.as_mut().map(std::mem::take);
         seconds.unwrap_or_default().into_values().collect()
+    }
+
+    /// The first second of intended time in which a request failed, of those that were read so far.
+    #[must_use]
+    pub fn failed_since_s(&self) -> Option<u32> {
+        self.failed_since_s
     }
 
     /// Returns the result if the stream is complete.

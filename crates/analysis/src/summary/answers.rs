@@ -66,7 +66,8 @@ fn of_load(
         };
         let comparison = comparisons.iter().find(same);
         let unequal = disturbed_unequally(disturbed_equally_p);
-        let answered = comparison.filter(|_| unequal.is_none());
+        let silent = [own, other].into_iter().find(|c| unanswered(c));
+        let answered = comparison.filter(|_| unequal.is_none() && silent.is_none());
         let outcome = |c: &'_ MeshComparison| match load.has_rate() {
             true => c.ratio("p50").map(|r| r.outcome),
             false => capacity::ratio(c).map(|r| r.outcome),
@@ -84,6 +85,12 @@ fn of_load(
                 .map_or(String::new(), |_| format!(", {}", load.name))
         );
         let body = match (unequal, comparison) {
+            _ if let Some(cell) = silent => {
+                format!(
+                    "no comparison, because no request to {} succeeded",
+                    cell.mesh
+                )
+            }
             (Some(why), _) => format!("no answer, because {why}"),
             (None, Some(comparison)) if load.has_rate() => {
                 sentence(comparison, own, reference.name == plan.baseline)
@@ -116,6 +123,11 @@ fn subject<'a>(mesh: &'a Mesh, all: &[Mesh]) -> &'a str {
     } else {
         title
     }
+}
+
+/// Whether the trials of a cell were used, but no request succeeded.
+fn unanswered(cell: &Cell) -> bool {
+    !cell.trials_used.is_empty() && cell.counts.ok == 0
 }
 
 /// Why two meshes are not compared.

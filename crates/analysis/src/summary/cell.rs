@@ -9,7 +9,7 @@ use tare_model::summary::{
     Cell, EndpointRow, Estimate, PlaneEstimate, Saturation, SpectrumPoint, TrialStatus,
 };
 use tare_model::trial::{MemoryKind, PlaneUse};
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::verdict::{AFTER_FAILURES, Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use super::{instrument, named};
@@ -162,7 +162,12 @@ fn verdict(here: &[&Trial<'_>], used: &[&Trial<'_>], latencies: &[&Histogram]) -
     if !short.is_empty() {
         let short = short.join(", ");
         let found = format!("a trial has {} responses: {short}", figures::count(samples));
-        findings.push(Finding::new(Grade::Suspect, Reason::TooFewSamples, found));
+        let mut finding = Finding::new(Grade::Suspect, Reason::TooFewSamples, found);
+        // More requests that fail would not help.
+        if findings.iter().any(|f| f.reason == Reason::Errors) {
+            finding.remedy = AFTER_FAILURES.to_owned();
+        }
+        findings.push(finding);
     }
     Verdict::from_findings(findings)
 }
@@ -245,8 +250,8 @@ fn planes(used: &[&Trial<'_>], confidence: f64) -> BTreeMap<Plane, PlaneEstimate
             .iter()
             .zip(&uses)
             .filter_map(|((t, _), u)| {
-                let rate = t.load.as_ref()?.result.rate.achieved;
-                (rate > 0.0).then(|| u.cpu_cores / rate * 1000.0)
+                let rate = t.achieved_rps()?;
+                Some(u.cpu_cores / rate * 1000.0)
             })
             .collect();
         let kinds: Vec<MemoryKind> = sampled

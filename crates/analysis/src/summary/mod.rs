@@ -10,6 +10,7 @@ mod cell;
 pub(crate) mod churn;
 mod comparisons;
 mod cost;
+pub(crate) mod failures;
 mod instrument;
 mod machine;
 mod named;
@@ -92,6 +93,7 @@ pub fn summarise_without(
         setup: setup(manifest, &ran),
         confidence: CONFIDENCE,
         grade: grade(planned, &trials, &cells),
+        failures: failures::of(plan, &trials),
         answers,
         cells,
         trials: rows,

@@ -140,7 +140,7 @@ impl<'a> Collector<'a> {
             return;
         }
         let page = if t_ns > 0 { &self.total } else { &self.warmup };
-        let quantile = |h: &LazyHistogram, q| h.get().map_or(0, |h| h.quantile(q));
+        let quantile = |h: &LazyHistogram, q| h.get().map(|h| h.quantile(q));
         emit(LoadRecord::Progress(Progress {
             t_ns,
             rate_rps: self.sent_since_progress as f64 * 1e9 / elapsed_ns as f64,
@@ -149,7 +149,7 @@ impl<'a> Collector<'a> {
             errors: page.counts.error + page.counts.timeout,
             lateness_p50_ns: quantile(&page.lateness, 0.5),
             planned_rps: self.planned_since_progress as f64 * 1e9 / elapsed_ns as f64,
-            lateness_now_ns: quantile(&self.lateness_since_progress, 0.5),
+            lateness_now_ns: quantile(&self.lateness_since_progress, 0.5).unwrap_or(0),
         }));
         self.planned_since_progress = 0;
         self.lateness_since_progress = LazyHistogram::default();

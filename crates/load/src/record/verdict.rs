@@ -5,7 +5,7 @@ mod responses;
 use tare_model::hist::LatencySummary;
 use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
 use tare_model::units::format_duration_ns;
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_model::verdict::{AFTER_FAILURES, Finding, Grade, Reason, START_THE_SERVER, Verdict};
 
 pub use responses::unreachable;
 use responses::{redirects, refused_reason, surplus};
@@ -44,6 +44,8 @@ pub const ERRORS_INVALID: f64 = 0.05;
 /// A run is suspect when bytes arrive after any complete response, and invalid when they arrive
 /// after more than this share of the responses.
 pub const SURPLUS_INVALID: f64 = 0.01;
+/// A median wait for a connection below this, in nanoseconds, is never the limit of a load.
+pub const CONNECTIONS_WAIT_NS: u64 = 1_000_000;
 /// Minimum number of responses for an upper bound of the 99th percentile at 95 % confidence:
 /// the smallest n with 1 - 0.99^n >= 0.95.
 pub const SAMPLES_FOR_P99: u64 = 299;
@@ -74,7 +76,7 @@ pub fn assess(result: &LoadResult, not_due: u64, unfinished_ns: u64) -> Verdict 
         // Any other finding would be a consequence.
         let found = format!("all {} requests failed: {why}", result.counts.error);
         findings.push(Finding {
-            remedy: "Start the server, or correct the URL.".to_owned(),
+            remedy: START_THE_SERVER.to_owned(),
             ..Finding::new(Grade::Invalid, Reason::Errors, found)
         });
         return Verdict::from_findings(findings);
@@ -108,14 +110,15 @@ pub fn assess(result: &LoadResult, not_due: u64, unfinished_ns: u64) -> Verdict 
     surplus(result, &mut findings);
     redirects(result, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
-        findings.push(Finding::new(
-            Grade::Suspect,
-            Reason::TooFewSamples,
-            format!(
-                "p99 rests on {} responses, expected at least {SAMPLES_FOR_P99}",
-                result.latency_ns.count
-            ),
-        ));
+        let found = format!(
+            "p99 rests on {} responses, expected at least {SAMPLES_FOR_P99}",
+            result.latency_ns.count
+        );
+        let mut finding = Finding::new(Grade::Suspect, Reason::TooFewSamples, found);
+        if findings.iter().any(|f| f.reason == Reason::Errors) {
+            finding.remedy = AFTER_FAILURES.to_owned();
+        }
+        findings.push(finding);
     }
     Verdict::from_findings(findings)
 }
@@ -146,7 +149,42 @@ fn rate(result: &LoadResult, not_due: u64, findings: &mut Vec<Finding>) {
             "{sent:.0} of {due} planned requests were sent within the window ({})",
             percent(share)
         );
-        findings.push(Finding::new(grade, Reason::RateNotAchieved, found));
+        findings.push(with_connections(
+            result,
+            grade,
+            Reason::RateNotAchieved,
+            found,
+        ));
+    }
+}
+
+/// Half of the requests spend at least this share of their latency waiting for a free connection if the
+/// connections are the limit.
+const WAIT_LIMIT: f64 = 0.5;
+
+/// A finding about requests that were late, failed or were not sent. Where they waited for a free
+/// connection, more connections are the remedy.
+fn with_connections(result: &LoadResult, grade: Grade, reason: Reason, found: String) -> Finding {
+    let wait = result.wait_ns.p50;
+    // Without a success, requests waited for answers that never came.
+    let answered = result.latency_ns.count > 0;
+    if !answered
+        || wait < CONNECTIONS_WAIT_NS
+        || (wait as f64) < WAIT_LIMIT * result.latency_ns.p50 as f64
+    {
+        return Finding::new(grade, reason, found);
+    }
+    Finding {
+        remedy: "Use more connections (--connections; in a plan, `connections` of the load), or lower the rate."
+            .to_owned(),
+        ..Finding::new(
+            grade,
+            reason,
+            format!(
+                "{found}; half of the requests waited {} or longer for a free connection",
+                format_duration_ns(wait)
+            ),
+        )
     }
 }
 
@@ -254,7 +292,11 @@ fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Fin
             tls_reason(result),
             refused_reason(result)
         );
-        findings.push(Finding::new(grade, Reason::Errors, found));
+        let timeouts = counts.timeout > counts.error;
+        findings.push(match timeouts {
+            true => with_connections(result, grade, Reason::Errors, found),
+            false => Finding::new(grade, Reason::Errors, found),
+        });
     }
     // Requests that the drain cuts off are the slowest: the tail of the latency is missing.
     let cut = counts.not_sent.saturating_sub(not_due);
@@ -316,266 +358,4 @@ fn dead_endpoints(result: &LoadResult) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::collector::empty_result;
-    use tare_model::load::EndpointResult;
-
-    /// 1,000 successful slots in 10 s.
-    fn good() -> LoadResult {
-        let mut r = empty_result();
-        r.mode = Mode::Open {
-            rate_rps: 100.0,
-            arrivals: Arrivals::Constant,
-        };
-        r.window_ns = 10_000_000_000;
-        r.counts.planned = 1000;
-        r.counts.ok = 1000;
-        r.rate.achieved = 100.0;
-        r.latency_ns.count = 1000;
-        for q in [
-            &mut r.latency_ns.p50,
-            &mut r.latency_ns.p90,
-            &mut r.latency_ns.p99,
-        ] {
-            *q = 3_000_000;
-        }
-        r.latency_ns.p99_9 = 5_000_000;
-        r.latency_ns.max = 9_000_000;
-        r
-    }
-
-    fn endpoint() -> EndpointResult {
-        EndpointResult {
-            name: "http://h/".into(),
-            counts: Default::default(),
-            latency_ns: Default::default(),
-            errors: Default::default(),
-            grpc_status: Default::default(),
-            surplus: Default::default(),
-            latency: empty_result().histograms.latency,
-            error_latency: Default::default(),
-        }
-    }
-
-    fn judged(change: impl Fn(&mut LoadResult)) -> (Grade, Vec<Reason>) {
-        let mut r = good();
-        change(&mut r);
-        let verdict = assess(&r, 0, 0);
-        (
-            verdict.grade,
-            verdict.reasons.iter().map(|f| f.reason).collect(),
-        )
-    }
-
-    #[test]
-    fn an_unreachable_target_is_the_only_finding() {
-        let refused = |r: &mut LoadResult| {
-            (r.counts.ok, r.counts.error) = (0, 1000);
-            r.rate.achieved = 0.0;
-            let class = ErrorClass::ConnectRefused.key().to_owned();
-            r.errors.insert(class, 1000);
-        };
-        assert_eq!(judged(refused), (Grade::Invalid, vec![Reason::Errors]));
-        let mut r = good();
-        refused(&mut r);
-        let found = &assess(&r, 0, 0).reasons[0].found;
-        assert_eq!(
-            found,
-            "all 1000 requests failed: the connection was refused"
-        );
-        (r.counts.ok, r.counts.error) = (1, 999);
-        assert_eq!(unreachable(&r), None);
-    }
-
-    #[test]
-    fn a_result_without_findings_is_valid() {
-        assert_eq!(judged(|_| ()), (Grade::Valid, vec![]));
-    }
-
-    #[test]
-    fn each_threshold_separates_two_grades() {
-        use Grade::{Invalid, Suspect, Valid};
-        let rate = |r: f64| judged(move |x| x.rate.achieved = r).0;
-        assert_eq!(
-            [rate(99.0), rate(98.9), rate(95.0), rate(94.9)],
-            [Valid, Suspect, Suspect, Invalid]
-        );
-        let late = |ns: u64| judged(move |x| x.lateness_ns.p99 = ns).0;
-        assert_eq!(
-            [
-                late(300_000),
-                late(300_001),
-                late(1_500_000),
-                late(1_500_001)
-            ],
-            [Valid, Suspect, Suspect, Invalid]
-        );
-        let busy = |b: f64| judged(move |x| x.generator.loop_utilisation = b).0;
-        assert_eq!(
-            [busy(0.90), busy(0.91), busy(0.98), busy(0.981)],
-            [Valid, Suspect, Suspect, Invalid]
-        );
-        let bad = |n: u64| {
-            judged(move |x| {
-                x.counts.ok -= n;
-                x.counts.error += n;
-            })
-            .0
-        };
-        assert_eq!(
-            [bad(1), bad(2), bad(50), bad(51)],
-            [Valid, Suspect, Suspect, Invalid]
-        );
-        let cut = |n: u64| {
-            judged(move |x| {
-                x.counts.ok -= n;
-                x.counts.in_flight += n / 2;
-                x.counts.not_sent += n - n / 2;
-            })
-        };
-        assert_eq!(
-            [1, 2, 50, 51].map(|n| cut(n).0),
-            [Valid, Suspect, Suspect, Invalid]
-        );
-        assert_eq!(cut(51).1, vec![Reason::DrainCut]);
-        let few = |n: u64| judged(move |x| x.latency_ns.count = n).0;
-        assert_eq!([few(299), few(298)], [Valid, Suspect]);
-    }
-
-    #[test]
-    fn lateness_counts_only_above_the_absolute_threshold() {
-        // Half of the latency, but below the absolute threshold.
-        let quick = |r: &mut LoadResult| {
-            r.latency_ns.p50 = 60_000;
-            r.lateness_ns.p50 = 30_000;
-        };
-        assert_eq!(judged(quick), (Grade::Valid, vec![]));
-        let max =
-            |ns: u64| move |r: &mut LoadResult| (r.lateness_ns.max, r.latency_ns.max) = (ns, ns);
-        assert_eq!(judged(max(8_000_000)), (Grade::Valid, vec![]));
-        assert_eq!(
-            judged(max(12_000_000)),
-            (Grade::Suspect, vec![Reason::Lateness])
-        );
-        let tail = |count: u64| {
-            move |r: &mut LoadResult| {
-                (r.lateness_ns.p99_9, r.latency_ns.p99_9) = (3_000_000, 4_000_000);
-                r.latency_ns.count = count;
-            }
-        };
-        assert_eq!(judged(tail(2_000)), (Grade::Valid, vec![]));
-        assert_eq!(
-            judged(tail(3_000)),
-            (Grade::Suspect, vec![Reason::Lateness])
-        );
-    }
-
-    #[test]
-    fn throttling_accounting_and_the_closed_loop_are_findings() {
-        assert_eq!(
-            judged(|r| r.generator.throttled_ns = Some(1)),
-            (Grade::Invalid, vec![Reason::Throttled])
-        );
-        assert_eq!(
-            judged(|r| r.counts.ok -= 1),
-            (Grade::Invalid, vec![Reason::Accounting])
-        );
-        assert_eq!(
-            judged(|r| r.mode = Mode::Saturate),
-            (Grade::Suspect, vec![Reason::ClosedLoop])
-        );
-        assert_eq!(
-            judged(|r| r.counts = Default::default()).1,
-            vec![Reason::RateNotAchieved]
-        );
-        let idle = judged(|r| {
-            r.mode = Mode::Saturate;
-            r.counts = Default::default();
-        });
-        assert_eq!(
-            idle,
-            (
-                Grade::Invalid,
-                vec![Reason::RateNotAchieved, Reason::ClosedLoop]
-            )
-        );
-    }
-
-    #[test]
-    fn responses_after_which_bytes_arrived_are_a_finding() {
-        let surplus = |responses: u64| {
-            let bytes = responses * 5;
-            let mut e = endpoint();
-            e.surplus = tare_model::load::Surplus { responses, bytes };
-            judged(move |r| {
-                r.status.insert("200".to_owned(), 1000);
-                r.endpoints = vec![e.clone()];
-            })
-        };
-        let reasons = vec![Reason::SurplusBytes];
-        assert_eq!(surplus(0), (Grade::Valid, vec![]));
-        assert_eq!(surplus(1), (Grade::Suspect, reasons.clone()));
-        assert_eq!(surplus(10), (Grade::Suspect, reasons.clone()));
-        assert_eq!(surplus(11), (Grade::Invalid, reasons));
-    }
-
-    #[test]
-    fn redirects_are_a_finding() {
-        let status = |status: &str| {
-            judged(|r| {
-                r.status.insert("200".to_owned(), 999);
-                r.status.insert(status.to_owned(), 1);
-            })
-        };
-        for good in ["204", "299", "300", "304"] {
-            assert_eq!(status(good), (Grade::Valid, vec![]), "{good}");
-        }
-        for redirect in ["301", "302", "303", "307", "308"] {
-            let expected = (Grade::Suspect, vec![Reason::Redirects]);
-            assert_eq!(status(redirect), expected, "{redirect}");
-        }
-    }
-
-    #[test]
-    fn an_endpoint_without_any_success_is_suspect() {
-        let one_bad = |ok: u64| {
-            let mut e = endpoint();
-            (e.counts.planned, e.counts.ok, e.counts.error) = (ok + 1, ok, 1);
-            judged(move |r| {
-                (r.counts.ok, r.counts.error) = (999, 1);
-                r.endpoints = vec![e.clone()];
-            })
-        };
-        assert_eq!(one_bad(1), (Grade::Valid, vec![]));
-        assert_eq!(one_bad(0), (Grade::Suspect, vec![Reason::Errors]));
-    }
-
-    #[test]
-    fn an_interrupted_run_is_judged_by_the_slots_that_were_due() {
-        let mut r = good();
-        r.interrupted = true;
-        r.counts.planned = 10_000;
-        r.counts.not_sent = 9_000;
-        let verdict = assess(&r, 9_000, 0);
-        assert_eq!(verdict.grade, Grade::Suspect);
-        assert_eq!(verdict.reasons.len(), 1, "{verdict:?}");
-    }
-
-    #[test]
-    fn the_wrk2_mode_and_a_local_shortage_are_findings() {
-        let in_phase = judged(|r| {
-            r.mode = Mode::Open {
-                rate_rps: 100.0,
-                arrivals: Arrivals::Wrk2,
-            }
-        });
-        assert_eq!(in_phase, (Grade::Suspect, vec![Reason::CompatibilityMode]));
-        let short = judged(|r| {
-            r.counts.ok -= 1;
-            r.counts.error += 1;
-            r.errors.insert("local_shortage".to_owned(), 1);
-        });
-        assert_eq!(short, (Grade::Suspect, vec![Reason::LocalShortage]));
-    }
-}
+mod tests;

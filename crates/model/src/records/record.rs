@@ -103,14 +103,15 @@ pub struct Progress {
     pub t_ns: i64,
     /// Sent requests per second over the last second.
     pub rate_rps: f64,
-    /// Median latency of the window so far (of the warm-up so far, in the warm-up).
-    pub p50_ns: u64,
-    /// 99th percentile of latency over the same time.
-    pub p99_ns: u64,
+    /// Median latency of the window so far (of the warm-up so far, in the warm-up); absent without a
+    /// response.
+    pub p50_ns: Option<u64>,
+    /// 99th percentile of latency over the same time; absent without a response.
+    pub p99_ns: Option<u64>,
     /// Errors and timeouts so far.
     pub errors: u64,
-    /// Median lateness so far.
-    pub lateness_p50_ns: u64,
+    /// Median lateness so far; absent if nothing was sent.
+    pub lateness_p50_ns: Option<u64>,
     /// Slots due per second over the last second.
     #[serde(default)]
     pub planned_rps: f64,

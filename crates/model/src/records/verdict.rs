@@ -116,6 +116,12 @@ impl Finding {
     }
 }
 
+/// The remedy for too few responses where requests failed: more requests would fail, too.
+pub const AFTER_FAILURES: &str = "Find out first why requests failed.";
+
+/// The remedy for a target of `tare load` that no request reached.
+pub const START_THE_SERVER: &str = "Start the server, or correct the URL.";
+
 /// All kinds of findings.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -235,7 +241,7 @@ impl Reason {
             }
             Self::Throttled => "Raise or remove the CPU quota.",
             Self::Errors => {
-                "See the errors by class and, in a run, the logs of the trial; fix the cause or lower the rate."
+                "See the errors by class and, in a run, the logs of the trial; fix their cause."
             }
             Self::DrainCut => {
                 "Increase --drain so that pending requests can finish; its default, the timeout, is long enough."

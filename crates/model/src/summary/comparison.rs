@@ -63,11 +63,11 @@ pub struct ComparedCell {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// In the earlier run: the median over its trials.
+    /// In the earlier run: the geometric mean over its trials.
     pub before: f64,
-    /// In the later run: the median over its trials.
+    /// In the later run: the geometric mean over its trials.
     pub after: f64,
-    /// After divided by before, by Welch's test on the logarithms. Its `what` can also be
+    /// `after` divided by `before`, by Welch's test on the logarithms. Its `what` can also be
     /// `ratio_p50` and `ratio_p99`: the ratio to the baseline of the same run, which depends less on
     /// the machine.
     pub ratio: Ratio,

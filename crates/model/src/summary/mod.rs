@@ -8,6 +8,7 @@ mod churn;
 pub mod clusters;
 pub mod comparison;
 mod cost;
+mod failure;
 mod gate;
 mod instrument;
 mod named;
@@ -29,6 +30,7 @@ pub use cell::{
 };
 pub use churn::{CellChurn, CellMetric};
 pub use cost::{Cost, ProxyCpu};
+pub use failure::CellFailure;
 pub use gate::{GateOutcome, GateQuestion, GateResult, MemoryGrowth};
 pub use instrument::{CoreToCore, Instrument, Tls};
 pub use named::{MethodFigure, MethodSummary};

@@ -48,9 +48,8 @@ pub struct Ratio {
     pub low: Option<f64>,
     /// Upper end of its interval; absent with fewer than 2 values.
     pub high: Option<f64>,
-    /// Difference of the figures on this machine, in their unit: the median over the blocks, or the
-    /// difference of the medians where nothing is paired. It depends on the machine; the ratio
-    /// does so much less.
+    /// Difference of the figures on this machine, in their unit: what the ratio adds to the geometric
+    /// mean of the reference. It depends on the machine; the ratio does so much less.
     pub difference: f64,
     /// The ratio of each block, in order of block; empty where nothing is paired.
     pub blocks: Vec<f64>,

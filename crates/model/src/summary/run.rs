@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use super::cost::ProxyCpu;
+use super::failure::CellFailure;
 use super::gate::GateResult;
 use super::path::PathCosts;
 use super::price_list::PriceList;
@@ -54,6 +55,9 @@ pub struct Summary {
     /// Invalid if a mesh under a load has no usable trial; suspect if any trial or cell is
     /// suspect, or trials are missing.
     pub grade: Grade,
+    /// What failed, in the order of the cells; every output begins with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<CellFailure>,
     /// The answers: one for each mesh over the baseline and, with up to 3 meshes, for the other pairs,
     /// under the load with the highest rate.
     pub answers: Vec<Answer>,

@@ -26,6 +26,12 @@ pub fn format_duration_ns(ns: u64) -> String {
     format!("{}h{:02}m", minutes / 60, minutes % 60)
 }
 
+/// A duration that may be absent, as a dash: it was not measured, which is not zero.
+#[must_use]
+pub fn format_optional_ns(ns: Option<u64>) -> String {
+    ns.map_or("-".to_owned(), format_duration_ns)
+}
+
 /// A duration as [`parse_duration`] reads it back, exactly: `1500ms`, `10s`.
 #[must_use]
 pub fn exact_duration(ns: u64) -> String {

@@ -6,5 +6,7 @@
 mod format;
 mod parse;
 
-pub use format::{exact_duration, format_bytes, format_duration_ns, format_rate};
+pub use format::{
+    exact_duration, format_bytes, format_duration_ns, format_optional_ns, format_rate,
+};
 pub use parse::{UnitError, parse_bytes, parse_duration, parse_rate, parse_share};

@@ -20,8 +20,11 @@ pub(super) fn header(page: &mut Html, summary: &Summary) {
     }
     page.raw("<p class=\"verdict\">");
     badge(page, summary.grade);
-    page.text(&format!(" {}", verdict(summary)))
-        .raw("</p>\n</header>\n");
+    page.text(&format!(" {}", verdict(summary))).raw("</p>\n");
+    for sentence in words::failures(summary) {
+        page.tag("p class=\"failed\"", &sentence).raw("\n");
+    }
+    page.raw("</header>\n");
 }
 
 /// The place where the script shows the current trial.

@@ -1,8 +1,9 @@
 //! Two runs side by side.
 
+use tare_analysis::compare::threshold::responses_needed;
 use tare_analysis::figures;
 use tare_model::summary::comparison::{
-    Change, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
+    Change, ComparedCell, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
 };
 use tare_model::summary::{Outcome, Ratio};
 
@@ -52,6 +53,19 @@ pub(super) fn outcome(change: &Change) -> &'static str {
     }
 }
 
+/// Returns why a mesh under a load is not compared; `None` if it is.
+pub(super) fn not_compared(cell: &ComparedCell) -> Option<String> {
+    let place = format!("{} at {}", cell.mesh, cell.load);
+    let why = match (cell.trials_before, cell.trials_after) {
+        _ if !cell.changes.is_empty() => return None,
+        (0, 0) => "neither run has a usable trial",
+        (0, _) => "the earlier run has no usable trial",
+        (_, 0) => "the later run has no usable trial",
+        _ => "the runs have no figure in common",
+    };
+    Some(format!("{place}: not compared, because {why}."))
+}
+
 /// The sentence that belongs to every comparison of two runs.
 pub(super) const DAYS: &str = "The runs are of different times: changes of the machine between them are in these figures, too.";
 
@@ -81,14 +95,18 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
             cell.mesh, cell.load, cell.trials_before, cell.trials_after
         );
         out.line("");
+        if let Some(words) = not_compared(cell) {
+            out.wrapped(YELLOW, &words, "", "  ");
+            continue;
+        }
         out.painted(BOLD, &fit(&title, WIDTH));
         for change in &cell.changes {
             row(&mut out, change);
         }
     }
     let legend = format!(
-        "After divided by before: medians over the blocks, with {:.0} % intervals (blocks are not \
-         paired), corrected for all comparisons here (Holm). = the same within the margin; ? not \
+        "After divided by before: geometric means over the blocks, with {:.0} % intervals (blocks are \
+         not paired), corrected for all comparisons here (Holm). = the same within the margin; ? not \
          resolved. {DAYS}",
         comparison.confidence * 100.0
     );
@@ -108,7 +126,7 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
 fn row(out: &mut Output, change: &Change) {
     let unit = &change.ratio.unit;
     let line = format!(
-        "{:<20}{:>10}{:>10}  {:<24}",
+        "{:<20}{:>10}{:>10}  {:<24} ",
         name(&change.ratio.what),
         figure(unit, change.before),
         figure(unit, change.after),
@@ -138,7 +156,12 @@ pub(super) fn judgement(judged: &Judged) -> String {
     };
     match judged.found {
         None => {
-            format!("{result} {place}: it needs at least 2 blocks with this figure in each run")
+            let figure = judged.threshold.split(':').next().unwrap_or_default();
+            let needed = responses_needed(figure.trim());
+            let needed = needed.map_or(String::new(), |needed| format!("; {needed}"));
+            format!(
+                "{result} {place}: it needs at least 2 blocks with this figure in each run{needed}"
+            )
         }
         Some(found) => format!("{result} {place}: {by} {}", figures::percent(found)),
     }

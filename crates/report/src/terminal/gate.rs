@@ -59,6 +59,12 @@ pub fn render_gate_markdown(summary: &Summary) -> Option<String> {
         gate_words::verdict(gate),
         super::markdown::escaped(&gate_words::heading(gate))
     );
+    for sentence in words::failures(summary) {
+        let _ = writeln!(out, "- :x: {}", super::markdown::escaped(&sentence));
+    }
+    if !summary.failures.is_empty() {
+        out.push('\n');
+    }
     let _ = writeln!(
         out,
         "**{}**\n",
@@ -111,11 +117,12 @@ pub fn render_gate_junit(summary: &Summary) -> Option<String> {
             let _ = writeln!(out, "    <skipped message=\"{reason}\"/>");
         }
     }
+    let failures = words::failures(summary).into_iter().map(|line| xml(&line));
     let lines = gate.questions.iter().map(|q| {
         let (name, margin) = (name(&q.what), words::share(q.margin));
         xml(&format!("{name}: {} (margin {margin})", ratio(q)))
     });
-    let lines = lines.collect::<Vec<_>>().join("\n");
+    let lines = failures.chain(lines).collect::<Vec<_>>().join("\n");
     let _ = writeln!(
         out,
         "    <system-out>{lines}</system-out>\n  </testcase>\n</testsuite>"

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use tare_model::summary::Outcome;
 use tare_model::summary::comparison::{Comparison, ThresholdResult};
 
-use super::comparison::{DAYS, change_words, figure, judgement, name, outcome, run_words};
+use super::comparison::{
+    DAYS, change_words, figure, judgement, name, not_compared, outcome, run_words,
+};
 use crate::text::printable;
 
 /// Returns the comparison as Markdown.
@@ -38,6 +40,9 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
     for warning in &comparison.warnings {
         let _ = writeln!(out, "- :warning: {}", escaped(warning));
     }
+    for words in comparison.cells.iter().filter_map(not_compared) {
+        let _ = writeln!(out, "- :warning: {}", escaped(&words));
+    }
     let _ = writeln!(
         out,
         "\n| mesh | load | figure | before | after | after / before ({:.0} % interval) | |\n\
@@ -65,7 +70,7 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         out,
-        "\nBlocks are not paired; the outcomes are corrected for all comparisons here (Holm). {DAYS}"
+        "\nGeometric means over the blocks, which are not paired; the outcomes are corrected for all comparisons here (Holm). {DAYS}"
     );
     out
 }

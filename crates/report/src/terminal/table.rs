@@ -26,6 +26,7 @@ const RATIO_NAME: usize = 14;
 #[must_use]
 pub fn render_table(summary: &Summary, colour: bool) -> String {
     let mut out = Output::new(colour);
+    failures(&mut out, summary);
     gate::write(&mut out, summary);
     answers(&mut out, summary);
     sweep::tables(&mut out, summary);
@@ -80,6 +81,24 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
     out.text.truncate(out.text.trim_end().len());
     out.line("");
     out.text
+}
+
+/// Most meshes and loads whose failures are listed; the page lists all.
+const FAILURES_SHOWN: usize = 4;
+
+/// What failed, how often and since when.
+fn failures(out: &mut Output, summary: &Summary) {
+    let all = words::failures(summary);
+    for sentence in all.iter().take(FAILURES_SHOWN) {
+        out.wrapped(RED, sentence, "", "  ");
+    }
+    match all.len().saturating_sub(FAILURES_SHOWN) {
+        0 => {}
+        more => out.painted(RED, &format!("Failed: {more} more, listed in report.html.")),
+    }
+    if !all.is_empty() {
+        out.line("");
+    }
 }
 
 /// The sentence about each pair of meshes, and what qualifies all of them.

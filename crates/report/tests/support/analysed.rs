@@ -20,6 +20,7 @@ pub(crate) fn trials(plan: &Plan, mut change: impl FnMut(&mut TrialResult)) -> V
                 dir: spec.dir_name(),
                 result,
                 seconds: Vec::new(),
+                failed_since_s: None,
                 calls: None,
             }
         })

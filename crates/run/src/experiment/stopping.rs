@@ -29,6 +29,7 @@ pub(super) fn enough(run: &RunDir, blocks: &Blocks<'_>, block: u32) -> Option<Ev
             dir,
             result,
             seconds: Vec::new(),
+            failed_since_s: None,
             calls: None,
         })
         .collect();

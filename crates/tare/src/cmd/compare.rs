@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use tare_analysis::compare::across::compare;
-use tare_analysis::compare::threshold::Threshold;
-use tare_model::summary::comparison::{Comparison, JudgedBy, ThresholdResult};
-use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown};
+use tare_analysis::compare::across::{compare, different_workloads};
+use tare_analysis::compare::threshold::{Threshold, responses_needed};
+use tare_model::summary::comparison::{ComparedCell, Comparison, JudgedBy, ThresholdResult};
+use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
 
 use super::exit;
 use super::input::one_of;
@@ -35,8 +35,8 @@ Figures for --fail-above, each with a limit in percent:
   instructions, cycles          of applications and proxies per request, where the machine has
                                 hardware counters
 
-Exit codes: 0 success, 1 a threshold is exceeded, 2 usage error or nothing in common, 3 a threshold
-could not be checked.")]
+Exit codes: 0 success, 1 a threshold is exceeded, 2 usage error, different workloads or nothing in
+common, 3 a threshold could not be checked.")]
 pub(crate) struct Args {
     /// Run directory of the reference.
     #[arg(value_name = "BEFORE")]
@@ -51,6 +51,10 @@ pub(crate) struct Args {
     /// which noise rarely raises above the limit, or `estimate`, regardless of its interval.
     #[arg(long, value_parser = one_of::<JudgedBy>(&["bound", "estimate"]), default_value = "bound")]
     fail_by: JudgedBy,
+    /// Compare runs of different workloads or loads: applications, mixes, rates, connections. The
+    /// differences are then of all of these together, and not of the meshes alone.
+    #[arg(long)]
+    allow_different_workload: bool,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -74,8 +78,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         &args.fail_above,
         args.fail_by,
     );
-    if comparison.cells.is_empty() {
-        bail!("nothing to compare: both runs need a usable trial of the same mesh and load");
+    if comparison.cells.iter().all(|c| c.changes.is_empty()) {
+        bail!(
+            "nothing to compare: the runs have no mesh with usable trials under the same load; {} has {}; {} has {}",
+            args.before.display(),
+            usable(&before),
+            args.after.display(),
+            usable(&after)
+        );
+    }
+    let different = different_workloads(&before.side(), &after.side());
+    if !args.allow_different_workload && !different.is_empty() {
+        bail!(
+            "the runs have different workloads, so their figures would not show a difference of the meshes: {}; compare \
+             runs of the same workload and load, or add --allow-different-workload to compare everything together",
+            different.join("; ")
+        );
     }
     all_found(&args.fail_above, &comparison)?;
     print(match args.output {
@@ -93,11 +111,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The meshes and loads of a run that have usable trials.
+fn usable(run: &LoadedRun) -> String {
+    let summary = summarise(run);
+    let cells = summary.cells.iter().filter(|c| !c.trials_used.is_empty());
+    let names: Vec<String> = cells.map(|c| format!("{} at {}", c.mesh, c.load)).collect();
+    match names.is_empty() {
+        true => "no usable trial".to_owned(),
+        false => names.join(", "),
+    }
+}
+
 /// Refuses a threshold of a figure that neither run has: it would never be exceeded.
 fn all_found(thresholds: &[Threshold], comparison: &Comparison) -> anyhow::Result<()> {
-    for text in thresholds.iter().map(Threshold::text) {
-        if !comparison.thresholds.iter().any(|j| j.threshold == text) {
-            bail!("--fail-above {text}: neither run has this figure");
+    let without_trials = |c: &ComparedCell| c.trials_before == 0 || c.trials_after == 0;
+    if comparison.cells.iter().any(without_trials) {
+        return Ok(());
+    }
+    for threshold in thresholds {
+        let mut changes = comparison.cells.iter().flat_map(|c| &c.changes);
+        if !changes.any(|c| c.ratio.what == threshold.figure()) {
+            let needed = responses_needed(threshold.figure());
+            let needed = needed.map_or(String::new(), |needed| format!("; {needed}"));
+            bail!(
+                "--fail-above {}: neither run has this figure{needed}",
+                threshold.text()
+            );
         }
     }
     Ok(())

@@ -7,8 +7,8 @@ use tare_analysis::{cores, figures};
 use tare_model::hist::LatencySummary;
 use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol, masked};
 use tare_model::record::Progress;
-use tare_model::units::{exact_duration, format_bytes, format_duration_ns};
-use tare_model::verdict::Verdict;
+use tare_model::units::{exact_duration, format_bytes, format_duration_ns, format_optional_ns};
+use tare_model::verdict::{Reason, Verdict};
 
 mod transport;
 
@@ -25,9 +25,9 @@ pub(super) fn progress(p: &Progress) -> String {
         "{place}{:>4} s  {:>9.1} rps  p50 {}  p99 {}  lateness p50 {}  errors {}",
         p.t_ns / 1_000_000_000,
         p.rate_rps,
-        format_duration_ns(p.p50_ns),
-        format_duration_ns(p.p99_ns),
-        format_duration_ns(p.lateness_p50_ns),
+        format_optional_ns(p.p50_ns),
+        format_optional_ns(p.p99_ns),
+        format_optional_ns(p.lateness_p50_ns),
         p.errors
     )
 }
@@ -78,6 +78,10 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
 /// Writes the counts of requests, the rate and the percentiles.
 pub(in crate::cmd) fn accounts(out: &mut String, r: &LoadResult) -> std::fmt::Result {
     let c = &r.counts;
+    let mut failed = r.verdict.reasons.iter();
+    if let Some(failed) = failed.find(|f| f.reason == Reason::Errors) {
+        writeln!(out, "failed       {}", failed.found)?;
+    }
     writeln!(
         out,
         "requests     {} planned = {} ok + {} error + {} timeout + {} in flight + {} not sent",
@@ -266,4 +270,27 @@ pub(in crate::cmd) fn findings(out: &mut String, verdict: &Verdict) -> std::fmt:
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_without_a_response_has_dashes() {
+        let line = progress(&Progress {
+            t_ns: 1_000_000_000,
+            rate_rps: 100.0,
+            p50_ns: None,
+            p99_ns: None,
+            errors: 100,
+            lateness_p50_ns: Some(3_000),
+            planned_rps: 100.0,
+            lateness_now_ns: 3_000,
+        });
+        assert!(
+            line.ends_with("p50 -  p99 -  lateness p50 3.00 µs  errors 100"),
+            "{line}"
+        );
+    }
 }

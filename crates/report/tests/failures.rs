@@ -1,0 +1,142 @@
+//! Runs in which something failed: every output begins with it.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use support::trials;
+use tare_analysis::StoredTrial;
+use tare_analysis::summary::summarise;
+use tare_model::plan::Plan;
+use tare_model::summary::Summary;
+use tare_model::trial::TrialResult;
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_report::{load_run, render_gate_markdown, render_report, render_table};
+use tare_stats::Histogram;
+
+fn plan() -> Plan {
+    let meshes = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
+    support::plan(&meshes, &[200.0, 400.0], 3)
+}
+
+/// Lets `failed` of every `of` requests fail.
+fn fail(result: &mut TrialResult, failed: u64, of: u64) {
+    let load = result.load.as_mut().unwrap();
+    let counts = &mut load.counts;
+    let bad = counts.planned * failed / of;
+    (counts.ok, counts.error, counts.timeout) = (counts.planned - bad, bad, 0);
+    (counts.in_flight, counts.not_sent) = (0, 0);
+    load.errors.insert("connect_refused".to_owned(), bad);
+    if failed == of {
+        load.latency_ns = Default::default();
+        load.histograms.latency = Histogram::new().to_wire();
+    }
+    let found = format!("{bad} requests failed");
+    add(result, Finding::new(Grade::Invalid, Reason::Errors, found));
+}
+
+fn add(result: &mut TrialResult, finding: Finding) {
+    let verdict = std::mem::take(&mut result.verdict);
+    result.verdict = verdict.and(Verdict::from_findings(vec![finding]));
+}
+
+fn is_envoy_at_400(result: &TrialResult) -> bool {
+    result.trial.mesh.name == "envoy" && result.trial.load.name == "400rps"
+}
+
+fn analysed(mut stored: Vec<StoredTrial>) -> Summary {
+    for trial in stored.iter_mut().filter(|t| is_envoy_at_400(&t.result)) {
+        trial.failed_since_s = Some(4 + trial.result.trial.block);
+    }
+    summarise(&support::manifest(&plan()), &stored, Vec::new())
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_tenth_of_the_requests_is_in_the_first_line_with_its_class_and_second() {
+    let summary = analysed(trials(&plan(), |result| {
+        if is_envoy_at_400(result) && result.trial.block > 0 {
+            fail(result, 1, 10);
+        }
+    }));
+    let [failure] = summary.failures.as_slice() else {
+        panic!("{:?}", summary.failures);
+    };
+    assert_eq!((failure.trials, failure.trials_all), (2, 3));
+    assert_eq!(failure.since_s, Some(4));
+    assert!(failure.requests_failed > 0 && failure.requests > 9 * failure.requests_failed);
+    let text = flat(&render_table(&summary, false));
+    assert!(
+        text.starts_with("Failed: envoy at 400 rps: in 2 of 3 trials, "),
+        "{text}"
+    );
+    let share = " %: connect_refused ";
+    assert!(
+        text.contains(share) && text.contains(", the first 4 s into the window."),
+        "{text}"
+    );
+    assert!(render_gate_markdown(&summary).is_none(), "no gate");
+    let json = serde_json::to_value(&summary).unwrap();
+    assert_eq!(json["failures"][0]["text"], failure.text);
+}
+
+#[test]
+fn an_application_that_ended_has_no_cost_and_no_remedy_for_a_measurement() {
+    let summary = analysed(trials(&plan(), |result| {
+        if is_envoy_at_400(result) {
+            fail(result, 1, 1);
+            let found = "web: ended with signal 9, 4.2 s into the window";
+            add(result, Finding::new(Grade::Invalid, Reason::Restart, found));
+        }
+    }));
+    let text = flat(&render_table(&summary, false));
+    assert!(
+        text.starts_with(
+            "Failed: envoy at 400 rps: in all 3 trials, web: ended with signal 9, 4.2 s into the window; all "
+        ),
+        "{text}"
+    );
+    let why = "no comparison, because no request to envoy succeeded";
+    let answer = &summary.answers[0];
+    assert!(answer.text.contains(why), "{}", answer.text);
+    assert!(answer.outcome.is_none() && answer.caution.is_none());
+    for misleading in ["its proxies used", "higher rate", "Start the server"] {
+        assert!(!text.contains(misleading), "{misleading}: {text}");
+    }
+    let cell = summary
+        .cells
+        .iter()
+        .find(|c| c.mesh == "envoy" && c.load == "400rps");
+    let per_krps = |p: &tare_model::summary::PlaneEstimate| p.cpu_cores_per_krps.is_some();
+    assert!(!cell.unwrap().planes.values().any(per_krps));
+}
+
+#[test]
+fn the_page_begins_with_what_failed_and_reads_the_second_from_the_records() {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &plan(), |result| {
+        if is_envoy_at_400(result) {
+            let found = "web: did not become ready";
+            add(
+                result,
+                Finding::new(Grade::Invalid, Reason::NotStarted, found),
+            );
+        }
+    });
+    let run = load_run(dir.path()).unwrap();
+    let summary = tare_report::summarise(&run);
+    let page = render_report(&run, &summary);
+    let sentence = "Failed: envoy at 400 rps: in all 3 trials, web: did not become ready.";
+    let (at, answers) = (page.find(sentence), page.find("id=\"answers\""));
+    assert!(at.is_some() && at < answers, "{at:?} {answers:?}");
+}
+
+#[test]
+fn a_run_without_failures_begins_with_its_answers() {
+    let summary = analysed(trials(&plan(), |_| {}));
+    assert!(summary.failures.is_empty());
+    assert!(!render_table(&summary, false).contains("Failed:"));
+}
