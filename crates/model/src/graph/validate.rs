@@ -7,7 +7,9 @@ use thiserror::Error;
 
 use super::application::Application;
 use super::service_graph::{Mix, Service, ServiceGraph, ServiceProtocol};
+use crate::text::nearest;
 
+mod command;
 mod service;
 
 use service::service;
@@ -133,10 +135,16 @@ fn unknown<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str>,
 ) -> GraphError {
-    let known = known.collect::<Vec<_>>().join(", ");
+    let known: Vec<&str> = known.collect();
+    let hint = nearest(name, known.iter().copied());
+    let hint = hint.map(|meant| format!("; did you mean {meant:?}?"));
     bad(
         at,
-        format!("unknown {what} {name:?}, expected one of: {known}"),
+        format!(
+            "unknown {what} {name:?}, expected one of: {}{}",
+            known.join(", "),
+            hint.unwrap_or_default()
+        ),
     )
 }
 

@@ -15,6 +15,7 @@ use super::sweep::Sweep;
 use super::vary::{self, VariedLoads};
 use super::workload;
 use super::{entry, tcp};
+use crate::limits::LIST_MAX;
 use crate::mesh::{
     Catalogue, DataPlaneKind, FeatureProof, Mesh, MeshSettings, Mtls, name_and_version,
 };
@@ -22,8 +23,6 @@ use crate::source::{
     Count, Field, Line, List, Location, Name, Problems, SET, Short, Spanned, apply_set,
 };
 
-/// Most meshes, and most loads, of a plan.
-const LIST_MAX: usize = 64;
 /// Most trials of a plan.
 const TRIALS_MAX: u64 = 10_000;
 
@@ -553,6 +552,7 @@ pub(super) fn checked_loads(
         problems
             .add(first_too_many.location, format!("{} loads", loads.len()))
             .expected(format!("at most {LIST_MAX}"));
+        return None;
     }
     for (i, PlacedLoad { load, location, .. }) in loads.iter().enumerate() {
         if loads[..i].iter().any(|l| l.load.name == load.name) {
