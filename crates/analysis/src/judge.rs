@@ -81,10 +81,12 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         ));
     }
     let own = Verdict::from_findings(findings);
-    match evidence.load {
+    let verdict = match evidence.load {
         Some(load) => own.and(load.verdict.clone()),
         None => own,
-    }
+    };
+    // The generator that found something does not know of the run.
+    Verdict::from_findings(verdict.reasons.into_iter().map(Finding::in_run).collect())
 }
 
 /// Adds findings for processes that could not be sampled until the end of the window, or at all,

@@ -9,6 +9,8 @@ mod cmd;
 mod log;
 mod progress;
 mod protobuf;
+#[cfg(test)]
+mod remedies;
 mod web;
 
 /// Measure what a service mesh costs in latency, CPU and memory, with confidence intervals.

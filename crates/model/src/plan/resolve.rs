@@ -121,6 +121,12 @@ fn read(
                 meshes
             }),
     };
+    if workload.as_ref().is_some_and(|w| w.graph.has_commands()) {
+        meshes
+            .iter()
+            .flatten()
+            .for_each(|m| refuse_exec(problems, m));
+    }
     let meshes = meshes.and_then(|m| placed(problems, m, kubernetes.as_ref()?));
     let loads = loads::resolve(problems, file.load, file.loads, &root, read_file);
     let (loads, workload, sweep) = match (vary, loads, workload) {
@@ -252,6 +258,21 @@ fn kubernetes(
     Some(on_cluster.then(|| Box::new(settings)))
 }
 
+/// Refuses proxies of which tare has no counters in front of programs of the user: the proof that a call passes such a
+/// proxy needs a server of tare behind it.
+fn refuse_exec(problems: &mut Problems, mesh: &Spanned<Mesh>) {
+    if mesh.value.data_plane == DataPlaneKind::Exec {
+        let name = &mesh.value.name;
+        problems
+            .add(
+                mesh.location,
+                format!("`{name}` has `data_plane: exec`, and the workload has services with `command`"),
+            )
+            .expected("a mesh with Envoy sidecars, or a workload of tare's own servers")
+            .help("the proof that calls pass a proxy of yours requests a path that only tare's servers have");
+    }
+}
+
 /// Adapts the meshes to the environment: checks that each can run there, and applies the overlays
 /// of the cluster.
 fn placed(
@@ -336,7 +357,7 @@ fn placed(
                 problems
                     .add(location, format!("the mesh `{name}` needs Kubernetes"))
                     .expected(
-                        "`environment: kubernetes` in the plan, or `--environment kubernetes`",
+                        "`environment: kubernetes` in the plan, or `--set environment=kubernetes`",
                     );
             }
             mesh.kubernetes = None;
@@ -351,7 +372,7 @@ fn placed(
                     format!("the mesh `{name}` does not run on Kubernetes"),
                 )
                 .expected("`bare` or a mesh for Kubernetes, such as `istio` or `linkerd`")
-                .help("use the plan `cluster-quick`, or `--set meshes=bare,istio/minimal`");
+                .help("name meshes for Kubernetes, as the plan `cluster-quick` does");
         } else if let Err(found) = settings.apply(&mut mesh) {
             problems.add_message(location, &format!("`{name}` on Kubernetes: {found}"));
         }
