@@ -8,7 +8,15 @@ use tare_model::plan;
 use tare_model::verdict::Reason;
 
 /// Options of other programs in messages.
-const FOREIGN: [&str; 4] = ["all-namespaces", "map-root-user", "release", "target"];
+const FOREIGN: [&str; 5] = [
+    "all-namespaces",
+    "hash",
+    "map-root-user",
+    "release",
+    "target",
+];
+/// Parts of texts that are no messages.
+const NO_MESSAGES: [&str; 3] = ["pip install", "svg {", "cargo test"];
 /// Commands that read plans, and so print the problems of plans.
 const OF_PLANS: [&str; 4] = ["run", "gate", "patrol", "plan check"];
 
@@ -71,7 +79,7 @@ fn texts(path: &Path, source: &str) -> Vec<String> {
         texts.extend(lines.lines().map(str::to_owned));
     }
     // A single word is an argument of a program.
-    texts.retain(|text| text.trim().contains(' '));
+    texts.retain(|text| text.trim().contains(' ') && !NO_MESSAGES.iter().any(|n| text.contains(n)));
     texts
 }
 
@@ -114,7 +122,8 @@ fn wrong(tare: &Command, text: &str, of_all: &[String], all: &[String]) -> Vec<S
         match &in_command {
             Some(of) => match command(tare, of).and_then(|c| option(c, name)) {
                 None => found.push(format!("`tare {of}` has no --{name}")),
-                Some(true) if !has_value => {
+                // Other options are named as a reference to their help.
+                Some(true) if !has_value && name == "resume" => {
                     let ends = word.ends_with(['`', '.', ';', ',', ')']);
                     let next = words.get(i + 1).filter(|w| !ends && !w.starts_with("--"));
                     if next.is_none() {
@@ -158,8 +167,10 @@ fn printed_by(path: &Path, all: &[String]) -> Vec<String> {
     };
     let name = of.split(['/', '.']).next().unwrap_or("").replace('_', "-");
     match name.as_str() {
-        // They have commands below them, or other commands use them.
-        "plan" | "workload" | "history" | "run" => Vec::new(),
+        // They have commands below them, other commands use them, or they name options of others.
+        "plan" | "workload" | "history" | "run" | "keep" | "grpc" | "image" => Vec::new(),
+        // `tare search` prints some of them.
+        "load" if of == "load.rs" => Vec::new(),
         _ => all.iter().filter(|c| **c == name).cloned().collect(),
     }
 }
