@@ -2,6 +2,7 @@
 
 pub mod agent;
 mod agent_records;
+mod cache;
 pub mod environment;
 pub mod envoy;
 #[cfg(test)]
