@@ -3,7 +3,7 @@
 
 use tare_model::load::LoadResult;
 use tare_model::trial::{Event, EventKind, ProcessUse, Proof, Resources};
-use tare_model::verdict::{Finding, Grade, Reason, START_THE_SERVER, Verdict};
+use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
 use crate::{run_queue, throttling};
@@ -84,10 +84,12 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         ));
     }
     let own = Verdict::from_findings(findings);
-    match evidence.load {
-        Some(load) => own.and(in_trial(load.verdict.clone())),
+    let verdict = match evidence.load {
+        Some(load) => own.and(load.verdict.clone()),
         None => own,
-    }
+    };
+    // The generator that found something does not know of the run.
+    Verdict::from_findings(verdict.reasons.into_iter().map(Finding::in_run).collect())
 }
 
 /// When an event of the window happened: `, 4.2 s into the window`. Empty for others.
@@ -97,16 +99,6 @@ fn into_window(event: &Event, load: &LoadResult) -> String {
     inside.map_or(String::new(), |ns| {
         format!(", {:.1} s into the window", ns as f64 / 1e9)
     })
-}
-
-/// The verdict on the load of a trial. Its target is what tare itself started, so that starting a server
-/// or correcting a URL is no remedy for failed requests.
-fn in_trial(mut load: Verdict) -> Verdict {
-    let errors = load.reasons.iter_mut();
-    for finding in errors.filter(|f| f.remedy == START_THE_SERVER) {
-        finding.remedy = Reason::Errors.remedy().to_owned();
-    }
-    load
 }
 
 /// Adds findings for processes that could not be sampled until the end of the window, or at all,

@@ -1,7 +1,9 @@
 //! The search for the highest rate that meets objectives, step by step, for `tare search` and for the
 //! trials of a plan. Its statistics are those of [`tare_stats::search`].
 
-use tare_model::load::search::{RateEstimate, SearchLimit, SearchStep, StepOutcome};
+use tare_model::load::search::{
+    RateEstimate, SearchLimit, SearchStep, StepOutcome, step_length_ns,
+};
 use tare_model::load::{LoadResult, LoadSpec, Mode, Objective};
 use tare_model::plan::{Load, STEP_WARMUP_SHARE};
 use tare_model::verdict::{Grade, Reason};
@@ -10,8 +12,6 @@ use tare_stats::search::{Progress, RateSearch};
 
 use crate::slo;
 
-/// How many times longer than requested a step may be, so that its percentiles have enough samples.
-const LONGER_MAX: u64 = 10;
 /// Minimum time for responses after the window.
 const DRAIN_NS_MIN: u64 = 2_000_000_000;
 /// Steps up to this ratio above the estimate decide what the limit was.
@@ -118,7 +118,7 @@ impl Search {
         if let Mode::Open { rate_rps: rate, .. } = &mut spec.mode {
             *rate = rate_rps;
         }
-        spec.duration_ns = length_ns(self.goal.step_ns, self.goal.samples, rate_rps);
+        spec.duration_ns = step_length_ns(self.goal.step_ns, self.goal.samples, rate_rps);
         spec.warmup_ns = self.goal.step_ns / STEP_WARMUP_SHARE;
         rate_rps
     }
@@ -236,12 +236,6 @@ impl Search {
     }
 }
 
-/// Returns the requested length, or the length that the rarest percentile needs at that rate.
-fn length_ns(asked_ns: u64, samples: u64, rate_rps: f64) -> u64 {
-    let needed_ns = samples as f64 / rate_rps * 1e9;
-    (needed_ns as u64).clamp(asked_ns, asked_ns.saturating_mul(LONGER_MAX))
-}
-
 /// Whether the generator could not keep up, according to its own verdict.
 fn generator_limited(result: &LoadResult) -> bool {
     result.verdict.reasons.iter().any(|f| match f.reason {
@@ -308,14 +302,6 @@ mod tests {
 
     fn limit_of(outcomes: &[(f64, StepOutcome)]) -> SearchLimit {
         search_of(outcomes).limit()
-    }
-
-    #[test]
-    fn a_step_is_as_long_as_its_percentile_needs() {
-        const SECOND_NS: u64 = 1_000_000_000;
-        assert_eq!(length_ns(2 * SECOND_NS, 300, 1_000.0), 2 * SECOND_NS);
-        assert_eq!(length_ns(2 * SECOND_NS, 300, 50.0), 6 * SECOND_NS);
-        assert_eq!(length_ns(2 * SECOND_NS, 300, 1.0), 20 * SECOND_NS);
     }
 
     #[test]

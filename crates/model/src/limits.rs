@@ -25,6 +25,8 @@ pub const LINE_BYTES_MAX: usize = 64 << 20;
 pub const REPEATS_MAX: u32 = 1_000;
 /// Most times that a disturbed block is run again.
 pub const RERUNS_MAX: u32 = 3;
+/// Most meshes, and most loads, of a plan.
+pub(crate) const LIST_MAX: usize = 64;
 /// Most instances of a workload.
 pub const INSTANCES_MAX: u32 = 1_000;
 

@@ -63,7 +63,9 @@ pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         .filter_map(|candidate| {
             let other = candidate.to_lowercase();
             let distance = strsim::damerau_levenshtein(&lower, &other);
-            let allowed = (lower.chars().count().max(other.chars().count()) / 3).max(1);
+            let longest = lower.chars().count().max(other.chars().count());
+            // Of a name of one letter, another letter is no typo.
+            let allowed = (longest / 3).max(1).min(longest - 1);
             let contains = lower.len() >= 3 && (other.contains(&lower) || lower.contains(&other));
             (distance <= allowed || contains).then_some((distance, candidate))
         })
@@ -90,5 +92,6 @@ mod tests {
         assert_eq!(nearest("warm", names), Some("warmup"));
         assert_eq!(nearest("colour", names), None);
         assert_eq!(nearest("", names), None);
+        assert_eq!(nearest("b", ["a"]), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::{cores, disturbance, figures};
+use tare_model::limits::REPEATS_MAX;
 use tare_model::plan::{CapacityOf, EnvironmentKind, Load};
 use tare_model::summary::path::{Decomposition, Part};
 use tare_model::summary::{
@@ -156,12 +157,26 @@ pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
         .iter()
         .any(|a| a.outcome == Some(Outcome::NotResolved));
     if unresolved {
-        sentences.push(format!(
-            "More blocks narrow down what is not resolved: --set repeats={}.",
-            summary.setup.repeats.saturating_mul(2).max(10)
-        ));
+        sentences.extend(more_blocks(summary));
     }
     sentences
+}
+
+/// Returns how to get more blocks, with an option of the command that made the run; `None` if there cannot be more.
+fn more_blocks(summary: &Summary) -> Option<String> {
+    let option = if summary.gate.is_some() {
+        "a longer --budget".to_owned()
+    } else {
+        let repeats = summary.setup.repeats;
+        let more = repeats.saturating_mul(2).max(10).min(REPEATS_MAX);
+        if more <= repeats {
+            return None;
+        }
+        format!("--set repeats={more}")
+    };
+    Some(format!(
+        "More blocks narrow down what is not resolved: {option}."
+    ))
 }
 
 /// Returns what disturbed most blocks. `None` if at most half of them were disturbed: then no disturbed

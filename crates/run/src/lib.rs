@@ -2,6 +2,7 @@
 
 pub mod agent;
 mod agent_records;
+mod cache;
 pub mod environment;
 pub mod envoy;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub mod node_check;
 mod now;
 pub mod probe;
 pub mod proc;
+pub mod requirements;
 mod sidecar;
 pub mod store;
 pub mod transfer;

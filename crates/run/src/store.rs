@@ -125,11 +125,11 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Creates `path` and writes the plan and the manifest.
+    /// Checks that `path` is free for a new run.
     ///
     /// # Errors
-    /// When `path` exists and is not empty, or cannot be written.
-    pub fn create(path: &Path, manifest: RunManifest, plan_text: &str) -> Result<Self, StoreError> {
+    /// When `path` exists and is not empty.
+    pub fn check_new(path: &Path) -> Result<(), StoreError> {
         if path.exists() && !names(path)?.is_empty() {
             let (has_run, path) = (path.join(layout::RUN).exists(), path.to_owned());
             return Err(match has_run {
@@ -137,6 +137,15 @@ impl RunDir {
                 false => StoreError::NotEmpty { path },
             });
         }
+        Ok(())
+    }
+
+    /// Creates `path` and writes the plan and the manifest.
+    ///
+    /// # Errors
+    /// When `path` exists and is not empty, or cannot be written.
+    pub fn create(path: &Path, manifest: RunManifest, plan_text: &str) -> Result<Self, StoreError> {
+        Self::check_new(path)?;
         fs::create_dir_all(path.join(layout::TRIALS)).map_err(io_error("create", path))?;
         let lock = lock(path)?;
         write_atomically(&path.join(layout::PLAN), plan_text.as_bytes())?;

@@ -9,6 +9,8 @@ mod cmd;
 mod log;
 mod progress;
 mod protobuf;
+#[cfg(test)]
+mod remedies;
 mod terminal;
 mod web;
 

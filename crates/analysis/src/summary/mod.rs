@@ -155,7 +155,7 @@ fn note_missing_trials(planned: u32, trials: &[Trial<'_>], notes: &mut Vec<Strin
     if done < planned {
         notes.push(format!(
             "the run is incomplete: {done} of {planned} trials are done; continue it with \
-             tare run --resume"
+             tare run --resume DIR"
         ));
     }
 }

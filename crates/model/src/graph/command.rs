@@ -69,13 +69,6 @@ fn is_thirty(seconds: &u32) -> bool {
     *seconds == 30
 }
 
-impl Command {
-    /// All texts in which places are filled.
-    pub fn texts(&self) -> impl Iterator<Item = &String> {
-        self.run.iter().chain(self.env.values())
-    }
-}
-
 /// Fills the places of a text: `{port}`, `{host}`, `{address}` (host and port) and `{instance}` of the service itself;
 /// `{url:NAME}`, `{address:NAME}`, `{host:NAME}` and `{port:NAME}` of a service that it calls. Braces around
 /// other texts, as in JSON, stay. `value` returns the value of a place by its name and the called service.
@@ -116,11 +109,16 @@ pub fn fill(
     Ok(filled + rest)
 }
 
+/// The places of a service itself.
+pub(super) const OWN: [&str; 4] = ["port", "host", "address", "instance"];
+/// The places of a service that it calls, before its name.
+pub(super) const OF_CALLED: [&str; 4] = ["url", "address", "host", "port"];
+
 /// The places that a service which calls `callees` can have, with any value.
 pub(super) fn known(name: &str, of: Option<&str>, callees: &[&str]) -> Option<String> {
     let is_known = match of {
-        None => ["port", "host", "address", "instance"].contains(&name),
-        Some(of) => ["url", "port", "host", "address"].contains(&name) && callees.contains(&of),
+        None => OWN.contains(&name),
+        Some(of) => OF_CALLED.contains(&name) && callees.contains(&of),
     };
     is_known.then(String::new)
 }

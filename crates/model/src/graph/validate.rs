@@ -1,13 +1,15 @@
 //! The rules of a service graph.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use thiserror::Error;
 
 use super::application::Application;
 use super::service_graph::{Mix, Service, ServiceGraph, ServiceProtocol};
+use crate::text::nearest;
 
+mod command;
 mod service;
 
 use service::service;
@@ -133,10 +135,16 @@ fn unknown<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str>,
 ) -> GraphError {
-    let known = known.collect::<Vec<_>>().join(", ");
+    let known: Vec<&str> = known.collect();
+    let hint = nearest(name, known.iter().copied());
+    let hint = hint.map(|meant| format!("; did you mean {meant:?}?"));
     bad(
         at,
-        format!("unknown {what} {name:?}, expected one of: {known}"),
+        format!(
+            "unknown {what} {name:?}, expected one of: {}{}",
+            known.join(", "),
+            hint.unwrap_or_default()
+        ),
     )
 }
 
@@ -229,25 +237,31 @@ fn share(at: &str, value: f64) -> Checked {
 /// Refuses calls that form a cycle. Removes services that call no remaining service, until none
 /// can be removed: those left are in a cycle or lead to one.
 fn cycles(graph: &ServiceGraph) -> Checked {
-    let mut left: Vec<&str> = graph.services.iter().map(|s| s.name.as_str()).collect();
+    let names = graph.services.iter().map(|s| s.name.as_str());
+    let calls: BTreeMap<&str, Vec<&str>> = names.map(|name| (name, graph.callees(name))).collect();
+    let callees = |name: &str| calls.get(name).map_or(&[][..], Vec::as_slice);
+    let mut left: BTreeSet<&str> = calls.keys().copied().collect();
     loop {
-        let before = left.len();
-        let snapshot = left.clone();
-        left.retain(|s| graph.callees(s).iter().any(|c| snapshot.contains(c)));
-        if left.is_empty() {
+        let calls_one = |name: &&str| callees(name).iter().any(|c| left.contains(c));
+        let next: BTreeSet<&str> = left.iter().copied().filter(calls_one).collect();
+        if next.is_empty() {
             return Ok(());
         }
-        if left.len() == before {
+        if next.len() == left.len() {
             break;
         }
+        left = next;
     }
-    let mut ring = vec![left[0]];
-    loop {
-        let callees = graph.callees(ring[ring.len() - 1]);
-        let Some(next) = callees.into_iter().find(|c| left.contains(c)) else {
-            return Ok(());
+    let first = graph
+        .services
+        .iter()
+        .find(|s| left.contains(s.name.as_str()));
+    let mut ring: Vec<&str> = first.map(|s| s.name.as_str()).into_iter().collect();
+    while let Some(last) = ring.last() {
+        let Some(next) = callees(last).iter().find(|c| left.contains(*c)) else {
+            break;
         };
-        let seen = ring.iter().position(|s| *s == next);
+        let seen = ring.iter().position(|s| s == next);
         ring.push(next);
         if let Some(start) = seen {
             let ring = ring[start..].join(" -> ");
@@ -256,6 +270,7 @@ fn cycles(graph: &ServiceGraph) -> Checked {
             return Err(bad("services", problem));
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -293,12 +293,27 @@ fn a_program_of_the_user_has_only_what_tare_does_not_determine() {
         (
             "command/run",
             json!(["x", "{url:store}"]),
-            "services[0].command: found {url:store}",
+            "services[0].command.run[1]: found {url:store}, expected a call of \"store\"",
         ),
         (
             "command/ready",
             json!("x"),
-            "services[0].command.ready: found x",
+            "services[0].command.ready: found \"x\"",
+        ),
+        (
+            "command/ready",
+            json!("/ HTTP/1.1\r\nx: y"),
+            "services[0].command.ready: found",
+        ),
+        (
+            "command/env",
+            json!({"A=B": "1"}),
+            "services[0].command.env.A=B: found \"A=B\", expected the name of a variable",
+        ),
+        (
+            "command/env",
+            json!({"": "1"}),
+            "services[0].command.env.: found \"\"",
         ),
         (
             "command/ready_within_s",
@@ -391,4 +406,46 @@ fn a_real_datastore_has_only_what_it_can_do() {
     let error = with("/services/2/endpoints/0/operation", json!("write"));
     let expected = "services[2].endpoints[0].operation: found protocol http";
     assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn a_place_without_a_value_is_named_with_the_permitted_ones() {
+    let error = |command: Value, calls: Value| {
+        let mut own = good();
+        own["services"][0]["command"] = command;
+        own["services"][0]["endpoints"][0]["calls"] = calls;
+        let graph: ServiceGraph = serde_json::from_value(own).unwrap();
+        graph.validate().unwrap_err().to_string()
+    };
+    let calls = || json!([{"service": "back", "path": "Get"}]);
+    let variable = |text: &str| json!({"run": ["front"], "env": {"A": "1", "B.C": text}});
+    let found = error(variable("x{url:bakc}y"), calls());
+    assert!(
+        found.starts_with("services[0].command.env.B.C: found {url:bakc}, expected {port}, "),
+        "{found}"
+    );
+    assert!(
+        found.contains("`calls` of its endpoints name: back;"),
+        "{found}"
+    );
+    assert!(found.ends_with("; did you mean {url:back}?"), "{found}");
+    let found = error(variable("{prot}"), json!([]));
+    assert!(found.contains("name: no service"), "{found}");
+    assert!(found.ends_with("; did you mean {port}?"), "{found}");
+    // The called service exists, but no call names it.
+    let found = error(variable("{host:store}"), calls());
+    assert!(
+        found.contains("expected a call of \"store\" in the `calls` of an endpoint of \"front\""),
+        "{found}"
+    );
+    // The wrong call is the cause, and not the place that is right.
+    let found = error(
+        variable("{url:back}"),
+        json!([{"service": "bakc", "path": "Get"}]),
+    );
+    assert!(
+        found.starts_with("services[0].endpoints[0].calls[0].service: unknown service \"bakc\""),
+        "{found}"
+    );
+    assert!(found.ends_with("; did you mean \"back\"?"), "{found}");
 }

@@ -2,7 +2,20 @@
 
 use std::fmt;
 
+use crate::text::nearest;
 use crate::units::parse_duration;
+
+/// Names of figures without a number.
+const NAMES: [&str; 4] = ["max", "mean", "errors", "achieved"];
+/// Names by which other tools call a figure, with tare's own.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("failures", "errors"),
+    ("failed", "errors"),
+    ("avg", "mean"),
+    ("average", "mean"),
+    ("median", "p50"),
+    ("rate", "achieved"),
+];
 
 const EXPECTED: &str = "like p99<20ms (p50 to p99.999, max, mean), errors<0.1% or achieved>99%";
 
@@ -51,8 +64,10 @@ impl Objective {
         let (direction, bound) = rest.split_at(1);
         let bound = bound.strip_prefix('=').unwrap_or(bound);
         let measure = measure(name).ok_or_else(|| {
+            let intended = intended(name).map(|i| format!("; did you mean `{i}{rest}`?"));
             format!(
-                "found {name:?} in {text:?}, expected p50 to p99.999, max, mean, errors or achieved"
+                "found {name:?} in {text:?}, expected p50 to p99.999, max, mean, errors or achieved{}",
+                intended.unwrap_or_default()
             )
         })?;
         let expected = match measure {
@@ -64,11 +79,19 @@ impl Objective {
         }
         let parsed = match measure {
             Measure::Errors | Measure::Achieved => share(bound),
-            _ => parse_duration(bound)
-                .map(|ns| ns as f64)
-                .map_err(|e| e.to_string()),
+            _ => latency_ns(name, bound),
         };
         let bound = parsed.map_err(|problem| format!("{text:?}: {problem}"))?;
+        let expected = match measure {
+            Measure::Errors => None,
+            Measure::Achieved => {
+                (bound >= 1.0).then_some("a percentage below 100%, like achieved>99%")
+            }
+            _ => (bound <= 0.0).then_some("a latency above 0, like 20ms"),
+        };
+        if let Some(expected) = expected {
+            return Err(format!("{text:?} can never be met, expected {expected}"));
+        }
         Ok(Self {
             text,
             measure,
@@ -169,8 +192,43 @@ fn measure(name: &str) -> Option<Measure> {
     })
 }
 
+/// The figure that was probably meant.
+fn intended(name: &str) -> Option<String> {
+    let lower = name.to_lowercase();
+    let other = OTHER_NAMES.iter().find(|(other, _)| *other == lower);
+    if let Some((_, own)) = other {
+        return Some((*own).to_owned());
+    }
+    // A percentile without its point: p999.
+    let digits = lower.strip_prefix('p').filter(|d| d.starts_with("99"));
+    let with_point = digits.map(|d| format!("p99.{}", d[2..].trim_start_matches(['.', '_'])));
+    let with_point = with_point.filter(|name| measure(name).is_some());
+    with_point.or_else(|| nearest(&lower, NAMES).map(str::to_owned))
+}
+
+/// Parses a latency. Most bounds are milliseconds.
+fn latency_ns(name: &str, text: &str) -> Result<f64, String> {
+    match (parse_duration(text), text.parse::<f64>()) {
+        (Ok(ns), _) => Ok(ns as f64),
+        (Err(_), Ok(number)) if number > 0.0 && number.is_finite() => Err(format!(
+            "{text:?} has no unit, expected a duration with its unit (h, m, s, ms, us, ns); did you mean \
+             `{name}<{text}ms`?"
+        )),
+        (Err(error), _) => Err(error.to_string()),
+    }
+}
+
 fn share(text: &str) -> Result<f64, String> {
-    let expected = || format!("found {text:?}, expected a percentage from 0% to 100%, like 0.1%");
+    let expected = || {
+        let is_number = text
+            .parse::<f64>()
+            .is_ok_and(|v| (0.0..=100.0).contains(&v));
+        let hint = is_number.then(|| format!("; did you mean `{text}%`?"));
+        format!(
+            "found {text:?}, expected a percentage from 0% to 100%, like 0.1%{}",
+            hint.unwrap_or_default()
+        )
+    };
     let number = text.strip_suffix('%').ok_or_else(expected)?;
     let value: f64 = number.parse().map_err(|_| expected())?;
     if !(0.0..=100.0).contains(&value) {
@@ -226,6 +284,38 @@ mod tests {
         assert!(error("p99<20").contains("no unit"));
         assert!(error("errors<0.1").contains("like 0.1%"));
         assert!(error("errors<200%").contains("0% to 100%"));
+    }
+
+    #[test]
+    fn an_error_suggests_the_objective_that_was_meant() {
+        for (text, meant) in [
+            ("p99<50", "p99<50ms"),
+            ("max<=0.5", "max<0.5ms"),
+            ("error<1%", "errors<1%"),
+            ("Errors<1%", "errors<1%"),
+            ("failures<=1%", "errors<=1%"),
+            ("avg<5ms", "mean<5ms"),
+            ("p999<5ms", "p99.9<5ms"),
+            ("achived>99%", "achieved>99%"),
+            ("errors<1", "1%"),
+        ] {
+            let error = Objective::parse(text).unwrap_err();
+            let suggestion = format!("; did you mean `{meant}`?");
+            assert!(error.ends_with(&suggestion), "{text}: {error}");
+            if meant.contains(['<', '>']) {
+                assert!(Objective::parse(meant).is_ok(), "{meant}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_objective_that_no_result_can_meet_is_refused() {
+        for text in ["p99<0ms", "max<0", "mean<=0s", "achieved>100%"] {
+            let error = Objective::parse(text).unwrap_err();
+            assert!(error.contains("can never be met, expected"), "{error}");
+        }
+        // No failure at all.
+        assert!(Objective::parse("errors<0%").is_ok());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::file::LoadFile;
 use super::resolved::Load;
 use crate::limits::{CONNECTIONS_MAX, TRIAL_WINDOW_NS_MAX};
 use crate::load::Objective;
+use crate::load::search::{SearchLimits, SearchSetting};
 use crate::source::{
     Count, Duration, Field, List, Location, ObjectiveText, Problems, Rate, Share, Spanned,
 };
@@ -216,7 +217,10 @@ fn search(
     }
     let given: Vec<Objective> = given.into_iter().map(|o| o.value.0).collect();
     let samples = given.iter().map(Objective::samples_needed).max();
+    let samples = samples.unwrap_or(0);
     let max_location = file.max_rate.location().unwrap_or(location);
+    let step_location = file.step.location().unwrap_or(location);
+    let budget_location = file.budget.location().unwrap_or(location);
     let min = file.min_rate.optional()?.map(|r| r.0);
     let Rate(max_rps) = file.max_rate.or(Rate(MAX_RPS))?;
     let (min_rps, start_rps) = match min {
@@ -232,6 +236,24 @@ fn search(
             .expected("`max_rate` above `min_rate`");
         return None;
     }
+    let Duration(step_ns) = file.step.or(Duration(2 * SECOND_NS))?;
+    let Duration(budget_ns) = file.budget.or(Duration(90 * SECOND_NS))?;
+    let limits = SearchLimits {
+        min_rps,
+        start_rps,
+        max_rps,
+        samples,
+        step_ns,
+        budget_ns,
+    };
+    if let Err((setting, found)) = limits.check() {
+        let location = match setting {
+            SearchSetting::Step => step_location,
+            SearchSetting::Budget => budget_location,
+        };
+        problems.add_message(location, &found);
+        return None;
+    }
     Some(Special {
         name: "capacity".to_owned(),
         think_ns: 0,
@@ -244,14 +266,14 @@ fn search(
                 .iter()
                 .map(Objective::to_string)
                 .collect(),
-            samples: samples.unwrap_or(0),
+            samples,
             min_rps,
             max_rps,
             start_rps,
             tolerance: file.tolerance.or(Share(0.05))?.0,
-            budget_ns: file.budget.or(Duration(90 * SECOND_NS))?.0,
+            budget_ns,
         }),
-        step_ns: Some(file.step.or(Duration(2 * SECOND_NS))?.0),
+        step_ns: Some(step_ns),
     })
 }
 
@@ -378,6 +400,23 @@ mod tests {
                 "load: {capacity: {slo: [p99<1s]}, users: 5}",
                 "both `capacity` and `users`",
             ),
+            (
+                "load: {capacity: {slo: [p99<1s], step: 1ns}}",
+                "expected steps of at least 100ms",
+            ),
+            (
+                "load: {capacity: {slo: [p99.99<1s], max_rate: 500}}",
+                "the objectives need 29956",
+            ),
+            (
+                "load: {capacity: {slo: [p99<1s], step: 5s, budget: 4s}}",
+                "too short for 3 steps",
+            ),
+            (
+                "load: {capacity: {slo: [p99.9<1s], budget: 20s}}",
+                "2995 requests",
+            ),
+            ("load: {capacity: {slo: [p99<0ms]}}", "can never be met"),
             (
                 "load: {capacity: {slo: [p99<1s], min_rate: 9, max_rate: 5}}",
                 "from 9 to 5",

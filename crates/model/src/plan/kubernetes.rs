@@ -184,7 +184,7 @@ impl KubernetesSettings {
             (Some(version), _) if !has_place => {
                 return Err(format!(
                     "found the version {version}, but no place for it; expected `${{tare.version}}` in the section \
-                     `kubernetes` of the mesh, and in what a plan or the file of --cluster puts in its place: in \
+                     `kubernetes` of the mesh, and in what a plan or a cluster file puts in its place: in \
                      `version` or `chart` of a release, in `values` (an image tag) or in `join` (the label of a revision)"
                 ));
             }

@@ -5,7 +5,7 @@ use super::churn;
 use super::file::{LoadFile, ReadFile};
 use super::overload;
 use super::resolved::Load;
-use crate::limits::{RATE_MAX, RATE_RPS_MAX};
+use crate::limits::{LIST_MAX, RATE_MAX, RATE_RPS_MAX};
 use crate::load::{Arrivals, Pace};
 use crate::source::{Count, Duration, Field, List, Location, Node, Problems, Rate, Spanned};
 use crate::units::exact_duration;
@@ -43,6 +43,10 @@ pub(super) fn resolve(
         }
         (_, loads) => loads.optional()??.0,
     };
+    if let Some(first_too_many) = entries.get(LIST_MAX) {
+        too_many(problems, entries.len(), first_too_many.location);
+        return None;
+    }
     let mut all = Some(Vec::new());
     for Spanned { value, location } in entries {
         match (&mut all, expand(problems, value, location, read_file)) {
@@ -52,6 +56,13 @@ pub(super) fn resolve(
     }
     overload::complete(problems, all.as_mut()?)?;
     all
+}
+
+/// Reports a number of loads above the limit, before they are made.
+pub(super) fn too_many(problems: &mut Problems, loads: usize, location: Location) {
+    problems
+        .add(location, format!("{loads} loads"))
+        .expected(format!("at most {LIST_MAX}"));
 }
 
 /// The loads of one entry: every rate with every number of connections.
@@ -80,6 +91,15 @@ fn expand(
             vec![Spanned { value, location }]
         }
     };
+    let number = rates.len().saturating_mul(connections.len());
+    if number > LIST_MAX {
+        let last = match connections.len() > rates.len() {
+            true => connections.last().map(|c| c.location),
+            false => rates.last().map(|r| r.location),
+        };
+        too_many(problems, number, last.unwrap_or(location));
+        return None;
+    }
     let threads_location = entry.threads.location().unwrap_or(location);
     let Count(threads) = entry.threads.or(Count(1))?;
     let given_name = entry.name.optional()?;

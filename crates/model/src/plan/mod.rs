@@ -14,6 +14,7 @@ mod loads;
 mod margins;
 mod names;
 mod overload;
+mod placed;
 mod pod;
 mod prices;
 mod repeats;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::BlockGroup;
 use super::file::LoadFile;
-use super::loads::PlacedLoad;
+use super::loads::{self, PlacedLoad};
 use super::resolved::{Load, Plan};
-use crate::limits::TRIAL_WINDOW_NS_MAX;
+use crate::limits::{LIST_MAX, TRIAL_WINDOW_NS_MAX};
 use crate::load::{Arrivals, RateStep};
 use crate::source::{Count, Duration, Field, List, Location, Problems, Spanned};
 
@@ -175,10 +175,18 @@ pub(super) fn resolve(
     }
     let Count(searches) = file.searches.or(Count(SEARCHES))?;
     let percents = match file.percent.optional()? {
+        Some(List(list)) if list.len() > LIST_MAX => {
+            loads::too_many(problems, list.len(), list[LIST_MAX].location);
+            return None;
+        }
         Some(List(list)) => list.iter().map(|p| p.value.0).collect(),
         None => PERCENTS.to_vec(),
     };
     let of = match file.of.optional()? {
+        Some(List(list)) if list.len() > LIST_MAX => {
+            loads::too_many(problems, list.len(), list[LIST_MAX].location);
+            return None;
+        }
         Some(List(list)) => list.iter().map(|of| of.value).collect(),
         None => vec![CapacityOf::Own, CapacityOf::Baseline],
     };

@@ -9,21 +9,19 @@ use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
 use super::margins::MarginsFile;
 use super::overload;
+use super::placed;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
 use super::sweep::Sweep;
 use super::vary::{self, VariedLoads};
 use super::workload;
 use super::{entry, tcp};
-use crate::mesh::{
-    Catalogue, DataPlaneKind, FeatureProof, Mesh, MeshSettings, Mtls, name_and_version,
-};
+use crate::limits::LIST_MAX;
+use crate::mesh::{Catalogue, DataPlaneKind, Mesh, name_and_version};
 use crate::source::{
     Count, Field, Line, List, Location, Name, Problems, SET, Short, Spanned, apply_set,
 };
 
-/// Most meshes, and most loads, of a plan.
-const LIST_MAX: usize = 64;
 /// Most trials of a plan.
 const TRIALS_MAX: u64 = 10_000;
 
@@ -122,7 +120,13 @@ fn read(
                 meshes
             }),
     };
-    let meshes = meshes.and_then(|m| placed(problems, m, kubernetes.as_ref()?));
+    if workload.as_ref().is_some_and(|w| w.graph.has_commands()) {
+        meshes
+            .iter()
+            .flatten()
+            .for_each(|m| placed::refuse_exec(problems, m));
+    }
+    let meshes = meshes.and_then(|m| placed::placed(problems, m, kubernetes.as_ref()?));
     let loads = loads::resolve(problems, file.load, file.loads, &root, read_file);
     let (loads, workload, sweep) = match (vary, loads, workload) {
         (Some(vary), Some(loads), Some(workload)) => {
@@ -251,114 +255,6 @@ fn kubernetes(
     }
     let on_cluster = environment? == Environment::Kubernetes;
     Some(on_cluster.then(|| Box::new(settings)))
-}
-
-/// Adapts the meshes to the environment: checks that each can run there, and applies the overlays
-/// of the cluster.
-fn placed(
-    problems: &mut Problems,
-    meshes: Vec<Spanned<Mesh>>,
-    settings: &Option<Box<KubernetesSettings>>,
-) -> Option<Vec<Mesh>> {
-    let before = problems.list().len();
-    let mut placed = Vec::new();
-    for Spanned {
-        value: mut mesh,
-        location,
-    } in meshes
-    {
-        let name = mesh.name.clone();
-        if mesh.data_plane == DataPlaneKind::EnvoySidecar && mesh.settings.mtls == Mtls::Permissive
-        {
-            problems
-                .add(location, format!("`{name}` has the mtls mode `permissive`"))
-                .expected("`off`, `strict` or `server` for the Envoys that tare configures");
-        }
-        if mesh.data_plane != DataPlaneKind::EnvoySidecar && mesh.settings.mtls == Mtls::Server {
-            problems
-                .add(location, format!("`{name}` has the mtls mode `server`"))
-                .expected("`off`, `permissive` or `strict`; `server` is only for the Envoys that tare configures");
-        }
-        let is_exec = mesh.data_plane == DataPlaneKind::Exec;
-        if is_exec != mesh.exec.is_some() {
-            problems
-                .add(
-                    location,
-                    format!("`{name}` has only one of `data_plane: exec` and a section `exec`"),
-                )
-                .expected("both or neither");
-        }
-        if is_exec && mesh.settings != MeshSettings::default() {
-            problems
-                .add(location, format!("`{name}` has settings"))
-                .expected(
-                    "none with `data_plane: exec`: its settings are arguments of its command",
-                );
-        }
-        if mesh.feature.is_some() && mesh.data_plane != DataPlaneKind::EnvoySidecar {
-            problems
-                .add(location, format!("`{name}` has a `feature`"))
-                .expected("it only in a mesh with `data_plane: envoy-sidecar`");
-        }
-        let asks = mesh.feature.iter().flat_map(|f| &f.proofs);
-        let asks = asks.filter(|p| matches!(p, FeatureProof::Request(_)));
-        if asks.count() > 0
-            && (mesh.settings.mtls != Mtls::Off || !mesh.settings.placement.is_both())
-        {
-            problems
-                .add(location, format!("`{name}` has a proof by a request"))
-                .expected("`mtls: off` and `placement: both` with it: the request goes to each sidecar in plain text");
-        }
-        if !mesh.settings.placement.is_both() {
-            if mesh.data_plane != DataPlaneKind::EnvoySidecar {
-                problems
-                    .add(location, format!("`{name}` has a `placement`"))
-                    .expected(
-                        "`placement: both`; others are only for the Envoys that tare configures",
-                    );
-            } else if mesh.settings.mtls != Mtls::Off {
-                problems
-                    .add(
-                        location,
-                        format!("`{name}` has TLS between proxies, but a proxy on one side only"),
-                    )
-                    .expected("`placement: both` with TLS, which needs a proxy at both ends");
-            }
-        }
-        if !mesh.settings.external.is_outside() && mesh.data_plane != DataPlaneKind::EnvoySidecar {
-            problems
-                .add(location, format!("`{name}` has a setting `external`"))
-                .expected(
-                    "`external: outside`; others are only for the Envoys that tare configures",
-                );
-        }
-        let Some(settings) = settings else {
-            if mesh.data_plane.is_on_kubernetes() {
-                problems
-                    .add(location, format!("the mesh `{name}` needs Kubernetes"))
-                    .expected(
-                        "`environment: kubernetes` in the plan, or `--environment kubernetes`",
-                    );
-            }
-            mesh.kubernetes = None;
-            placed.push(mesh);
-            continue;
-        };
-        let local = mesh.data_plane != DataPlaneKind::None && !mesh.data_plane.is_on_kubernetes();
-        if local {
-            problems
-                .add(
-                    location,
-                    format!("the mesh `{name}` does not run on Kubernetes"),
-                )
-                .expected("`bare` or a mesh for Kubernetes, such as `istio` or `linkerd`")
-                .help("use the plan `cluster-quick`, or `--set meshes=bare,istio/minimal`");
-        } else if let Err(found) = settings.apply(&mut mesh) {
-            problems.add_message(location, &format!("`{name}` on Kubernetes: {found}"));
-        }
-        placed.push(mesh);
-    }
-    (problems.list().len() == before).then_some(placed)
 }
 
 /// Returns the folder of a file with a slash at its end; empty for a file without one.
@@ -553,6 +449,7 @@ pub(super) fn checked_loads(
         problems
             .add(first_too_many.location, format!("{} loads", loads.len()))
             .expected(format!("at most {LIST_MAX}"));
+        return None;
     }
     for (i, PlacedLoad { load, location, .. }) in loads.iter().enumerate() {
         if loads[..i].iter().any(|l| l.load.name == load.name) {

@@ -3,7 +3,7 @@
 mod extend;
 mod setting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use super::loads::{self, PlacedLoad};
 use super::resolved::{Load, Workload};
 use super::sweep::{Design, Factor, FactorKind, Levels, Sweep, SweptMesh};
 use crate::graph::{BYTES_MAX, N_MAX, REPLICAS_MAX, ServiceProtocol};
-use crate::limits::{CONNECTIONS_MAX, INSTANCES_MAX, STREAMS_MAX};
+use crate::limits::{CONNECTIONS_MAX, INSTANCES_MAX, LIST_MAX, STREAMS_MAX};
 use crate::mesh::{CONCURRENCY_MAX, DataPlaneKind, Mesh, Mtls};
 use crate::source::{Bytes, Count, Field, List, Location, Problems, Rate, Spanned};
 pub use extend::extend;
@@ -127,13 +127,17 @@ pub(super) fn resolve(problems: &mut Problems, written: Field<VaryFile>) -> Opti
                 .add(factor.location, found)
                 .expected("at least two levels; the first is the anchor");
         }
-        check_once(problems, factor);
+        check_levels(problems, factor);
     }
     let vary = Vary {
         location,
         design,
         factors,
     };
+    let loads = vary.count(false);
+    if problems.list().len() == before && loads > LIST_MAX {
+        loads::too_many(problems, loads, location);
+    }
     (problems.list().len() == before).then_some(Some(vary))
 }
 
@@ -239,14 +243,20 @@ fn settings<T>(written: Field<List<T>>, setting: impl Fn(T) -> Setting) -> Setti
     Some(levels)
 }
 
-fn check_once(problems: &mut Problems, factor: &Varied) {
+/// Checks the number of levels, which all become loads or meshes, and that each is there once.
+fn check_levels(problems: &mut Problems, factor: &Varied) {
     let key = factor.kind.key();
-    for (i, level) in factor.levels.iter().enumerate() {
+    if let Some(first_too_many) = factor.levels.get(LIST_MAX) {
+        let found = format!("{} levels of `{key}`", factor.levels.len());
+        problems
+            .add(first_too_many.location, found)
+            .expected(format!("at most {LIST_MAX}"));
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for level in &factor.levels {
         let label = level.value.level().label;
-        if factor.levels[..i]
-            .iter()
-            .any(|l| l.value.level().label == label)
-        {
+        if seen.contains(&label) {
             problems
                 .add(
                     level.location,
@@ -254,6 +264,7 @@ fn check_once(problems: &mut Problems, factor: &Varied) {
                 )
                 .expected("each level once");
         }
+        seen.insert(label);
     }
 }
 
@@ -274,6 +285,15 @@ impl Vary {
     fn of(&self, meshes: bool) -> Vec<&Varied> {
         let factors = self.factors.iter();
         factors.filter(|f| f.kind.is_of_mesh() == meshes).collect()
+    }
+
+    /// The number of combinations of the factors of meshes, or of the others.
+    fn count(&self, meshes: bool) -> usize {
+        let factors = self.of(meshes).into_iter().map(|f| f.levels.len());
+        match self.design {
+            Design::OneAtATime => factors.fold(1, |sum, n| sum + n.saturating_sub(1)),
+            Design::Full => factors.fold(1, usize::saturating_mul),
+        }
     }
 
     /// The loads of the sweep, from the one load of the plan. `None` after a problem.
@@ -390,6 +410,14 @@ impl Vary {
             problems
                 .add(first.location, found)
                 .expected("a mesh that tare configures, such as `envoy`");
+            return None;
+        }
+        let varying = written.iter().filter(|m| has_settings(&m.value)).count();
+        let number = written.len() + varying.saturating_mul(self.count(true) - 1);
+        if number > LIST_MAX {
+            problems
+                .add(first.location, format!("{number} meshes"))
+                .expected(format!("at most {LIST_MAX}"));
             return None;
         }
         let (mut meshes, mut swept) = (Vec::new(), BTreeMap::new());

@@ -114,6 +114,15 @@ impl Finding {
             remedy: reason.remedy().to_owned(),
         }
     }
+
+    /// The finding about a trial of a run, whose target tare itself started. A remedy of its own stays.
+    #[must_use]
+    pub fn in_run(mut self) -> Self {
+        if [self.reason.remedy(), START_THE_SERVER].contains(&self.remedy.as_str()) {
+            self.remedy = self.reason.remedy_in_run().to_owned();
+        }
+        self
+    }
 }
 
 /// The remedy for too few responses where requests failed: more requests would fail, too.
@@ -198,6 +207,38 @@ pub enum Cause {
 }
 
 impl Reason {
+    /// All kinds.
+    pub const ALL: [Self; 28] = [
+        Self::RateNotAchieved,
+        Self::Lateness,
+        Self::GeneratorSaturated,
+        Self::MachineSaturated,
+        Self::Throttled,
+        Self::Errors,
+        Self::DrainCut,
+        Self::Restart,
+        Self::NotMeshed,
+        Self::TooFewSamples,
+        Self::TooFewBlocks,
+        Self::NoisyNeighbour,
+        Self::HostStalled,
+        Self::Accounting,
+        Self::Interrupted,
+        Self::Incomplete,
+        Self::NotSampled,
+        Self::ClosedLoop,
+        Self::NotStarted,
+        Self::DebugBuild,
+        Self::NotSteady,
+        Self::WarmUpVisible,
+        Self::StartSkew,
+        Self::GeneratorsDiffer,
+        Self::LocalShortage,
+        Self::CompatibilityMode,
+        Self::SurplusBytes,
+        Self::Redirects,
+    ];
+
     /// Where the cause lies.
     #[must_use]
     pub fn cause(self) -> Cause {
@@ -225,7 +266,30 @@ impl Reason {
         )
     }
 
-    /// The remedy, as a sentence.
+    /// The remedy in a trial of a run, as a sentence: its load is a part of a plan, and has no options of its own.
+    #[must_use]
+    pub fn remedy_in_run(self) -> &'static str {
+        match self {
+            Self::Lateness => {
+                "Give the generator a core of its own, set `pace: spin` in the load (`--set load.pace=spin`), or lower the rate."
+            }
+            Self::GeneratorSaturated => {
+                "Raise `threads` of the load (such as `--set load.threads=2`), add generators, or lower the rate."
+            }
+            Self::DrainCut => "Lower the rate, so that pending requests finish within the timeout.",
+            Self::Interrupted => "Continue the run with `tare run --resume DIR`.",
+            Self::Incomplete => {
+                "See the events for what was lost. If the cause is in the plan, correct it and start a new run."
+            }
+            Self::ClosedLoop => {
+                "Use a load with a `rate` for latencies; `users` only finds the throughput."
+            }
+            Self::StartSkew => "Synchronise the clocks of the nodes with generators.",
+            _ => self.remedy(),
+        }
+    }
+
+    /// The remedy, as a sentence: of `tare load` and of everything that has no other.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
@@ -253,9 +317,9 @@ impl Reason {
             Self::HostStalled => "Repeat on a host that does not suspend the machine.",
             Self::NoisyNeighbour => "Stop other programs on the machine, and repeat.",
             Self::Accounting => "This is a bug in tare: please report it with the trial directory.",
-            Self::Interrupted => "Run again, or continue with `tare run --resume`.",
+            Self::Interrupted => "Run again.",
             Self::NotSampled => "Leave more CPU to tare itself, or measure longer.",
-            Self::Incomplete => "Run the trial again; see the events for what was lost.",
+            Self::Incomplete => "Run again; the finding states what was lost.",
             Self::ClosedLoop => {
                 "Use --rate for latencies; --max only finds the highest throughput."
             }
@@ -300,6 +364,28 @@ mod tests {
         assert_eq!(v.grade, Grade::Invalid);
         assert_eq!(v.reasons[0].reason, Reason::Lateness);
         assert_eq!(Verdict::default().grade, Grade::Valid);
+    }
+
+    #[test]
+    fn a_finding_of_a_generator_gets_the_remedy_of_a_run() {
+        let late = Finding::new(Grade::Suspect, Reason::Lateness, "late");
+        assert!(late.remedy.contains("--pace spin"), "{}", late.remedy);
+        let in_run = late.clone().in_run();
+        assert!(
+            in_run.remedy.contains("`--set load.pace=spin`"),
+            "{}",
+            in_run.remedy
+        );
+        let own = Finding {
+            remedy: "Start the server.".to_owned(),
+            ..late
+        };
+        assert_eq!(own.clone().in_run(), own);
+        // In a run there are no options of `tare load`, which alone has a remedy with them.
+        for reason in [Reason::DrainCut, Reason::ClosedLoop, Reason::StartSkew] {
+            assert!(reason.remedy().contains("--"));
+            assert!(!reason.remedy_in_run().contains("--"), "{reason:?}");
+        }
     }
 
     #[test]

@@ -43,6 +43,33 @@ impl Problems {
     }
 }
 
+/// Keys that belong into a section of the map, where they are often written beside it.
+struct Section {
+    name: &'static str,
+    keys: &'static [&'static str],
+    help: &'static str,
+}
+
+const SECTIONS: [Section; 2] = [
+    Section {
+        name: "capacity",
+        keys: &["slo", "min_rate", "max_rate", "step", "tolerance", "budget"],
+        help: "`capacity` searches for the highest rate that meets `slo`: `load: {capacity: {slo: [p99<20ms]}}`; a load \
+               with a `rate` has no objectives",
+    },
+    Section {
+        name: "overload",
+        keys: &["percent", "of", "recovery", "searches"],
+        help: "`overload` offers shares of a capacity: `loads: [{capacity: {slo: [p99<20ms]}}, {overload: {percent: 120}}]`",
+    },
+];
+
+/// The section of a map with these keys that the unknown `key` belongs into.
+fn section_of(key: &str, keys: &[&str]) -> Option<&'static Section> {
+    let mut sections = SECTIONS.iter();
+    sections.find(|s| keys.contains(&s.name) && s.keys.contains(&key))
+}
+
 /// A problem, whose location is added later; `None` if it is reported already.
 #[derive(Debug)]
 pub(super) struct Error(Option<Problem>);
@@ -187,6 +214,10 @@ impl<'n> NodeDeserializer<'n> {
                         let mut problems = self.problems.borrow_mut();
                         let problem = problems.add(e.key_location, found);
                         problem.one_of(key, keys.iter().copied());
+                        if let Some(section) = section_of(key, keys) {
+                            problem.expected(format!("`{key}` in `{}`", section.name));
+                            problem.help(section.help);
+                        }
                         entries.has_unknown = true;
                     } else if !e.node.is_null() {
                         entries.rest.push((key, e.key_location, &e.node));

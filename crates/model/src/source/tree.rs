@@ -68,10 +68,15 @@ impl Node {
     }
 
     /// The node at a path like `services[0].endpoints[1].path`, or the deepest existing node on
-    /// this path.
+    /// this path. The last key may contain points, as names of variables do.
     pub(crate) fn find(&self, path: &str) -> &Self {
         let mut node = self;
-        for step in path.split(['.', '[']) {
+        let mut rest = path;
+        loop {
+            if let Some(entry) = node.entry(rest) {
+                return &entry.node;
+            }
+            let (step, after) = rest.split_once(['.', '[']).unwrap_or((rest, ""));
             let next = match &node.value {
                 Value::List(items) => step
                     .strip_suffix(']')
@@ -79,10 +84,10 @@ impl Node {
                 _ => node.entry(step).map(|entry| &entry.node),
             };
             match next {
-                Some(next) => node = next,
+                Some(next) if !after.is_empty() => (node, rest) = (next, after),
+                Some(next) => return next,
                 None => return node,
             }
         }
-        node
     }
 }

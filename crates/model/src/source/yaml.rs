@@ -134,6 +134,11 @@ impl Builder<'_> {
                     &format!("found the tag {tag}, expected a value without a tag"),
                 );
             }
+            // Neither paths nor arguments of programs can contain it, and keys with it are tare's own.
+            Event::Scalar(text, ..) if text.contains('\0') => {
+                let found = format!("{} contains NUL (`\\0`)", quoted(&text));
+                return self.refuse(location, &format!("{found}, expected a text without it"));
+            }
             Event::Scalar(text, style, ..) => {
                 let value = scalar(&text, style);
                 self.finish(location, value)?;

@@ -51,7 +51,7 @@ impl HistoryDir {
     /// # Errors
     /// If the directory has no entries, or its annotations are invalid.
     pub fn read(dir: &Path) -> Result<Self, HistoryError> {
-        let folder = dir.join(ENTRIES);
+        let folder = Self::folder(dir);
         let Ok(files) = fs::read_dir(&folder) else {
             return Err(HistoryError::NoHistory(dir.to_owned()));
         };
@@ -76,13 +76,19 @@ impl HistoryDir {
         })
     }
 
+    /// The folder of the entries of the history in `dir`.
+    #[must_use]
+    pub fn folder(dir: &Path) -> PathBuf {
+        dir.join(ENTRIES)
+    }
+
     /// Adds an entry to the history in `dir`, which is created if it does not exist. An entry with the same id
     /// is replaced. The file is complete or absent, whatever interrupts this.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn add(dir: &Path, entry: &HistoryEntry) -> Result<PathBuf, HistoryError> {
-        let folder = dir.join(ENTRIES);
+        let folder = Self::folder(dir);
         let path = folder.join(format!("{}.json", entry.id));
         let partial = folder.join(format!(".{}.{}.partial", entry.id, std::process::id()));
         let failed = |doing, path: &Path| {

@@ -15,6 +15,7 @@ use tare_model::mesh::EnvoyProgram;
 
 use super::search::{is_program, on_path};
 use super::{helper, wheel};
+use crate::cache;
 use crate::environment::EnvironmentError;
 
 pub use super::search::{Settings, VERSION};
@@ -140,6 +141,7 @@ async fn cached(
 ) -> Result<Envoy, EnvironmentError> {
     let home = settings.cache.join(format!("envoy-{version}"));
     let program = home.join("envoy");
+    cache::check(&settings.cache).map_err(EnvironmentError::io("use the cache"))?;
     if !is_program(&program) {
         let home = &home;
         let wanted = wheel::Wanted {

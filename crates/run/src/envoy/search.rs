@@ -23,7 +23,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings from the environment: `TARE_ENVOY`, `PATH`, `XDG_CACHE_HOME`, `HOME`.
+    /// Settings from the environment: `TARE_ENVOY`, `PATH`, `XDG_CACHE_HOME`, `HOME`. Without the last two, the cache is
+    /// in a directory for temporary files, with a name for each user.
     #[must_use]
     pub fn from_env(offline: bool) -> Self {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
@@ -31,7 +32,10 @@ impl Settings {
             .map(PathBuf::from)
             .filter(|p| p.is_absolute())
             .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache")))
-            .unwrap_or_else(std::env::temp_dir);
+            .unwrap_or_else(|| {
+                let user = rustix::process::getuid().as_raw();
+                std::env::temp_dir().join(format!("tare-{user}"))
+            });
         Self {
             program: var("TARE_ENVOY").map(PathBuf::from),
             path: var("PATH").map_or_else(Vec::new, |p| std::env::split_paths(&p).collect()),

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::helper;
 use super::search::{Settings, is_program, on_path};
+use crate::cache;
 use crate::environment::EnvironmentError;
 use crate::local::scratch::{self, Scratch};
 
@@ -85,7 +86,7 @@ pub(super) async fn install(
     };
     let io = |e: io::Error| failed(e.to_string());
 
-    fs::create_dir_all(&settings.cache).map_err(io)?;
+    cache::ensure(&settings.cache).map_err(io)?;
     scratch::sweep(&settings.cache, STAGING_PREFIX);
     let scratch = Scratch::new(&settings.cache, STAGING_PREFIX).map_err(io)?;
     let staging = scratch.path();

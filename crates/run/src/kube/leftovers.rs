@@ -84,7 +84,7 @@ pub(crate) async fn refuse_other_runs(
     Err(EnvironmentError::missing(
         format!("run {id} has objects on this cluster: it is running or was interrupted"),
         format!(
-            "wait until it ends, resume it with `tare run --resume`, or remove its objects with \
+            "wait until it ends, resume it with `tare run --resume DIR`, or remove its objects with \
              `tare clean --run {id}{context}`"
         ),
     ))

@@ -7,7 +7,10 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use crate::environment::EnvironmentError;
 use crate::envoy::install::Settings;
@@ -58,9 +61,7 @@ impl Turn {
             EnvironmentError::missing(what, "set TARE_LOCK_DIR to a folder that can be written")
         };
         fs::create_dir_all(folder).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(&path).map_err(failed)?;
+        let mut file = open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(Err(holder(&mut file))),
@@ -73,6 +74,26 @@ impl Turn {
             .and_then(|()| file.write_all(text.as_bytes()))
             .map_err(failed)?;
         Ok(Ok(Self { _file: file }))
+    }
+}
+
+/// Opens the file of the lock, or creates it. Others may be able to write in its folder, so it must be a file of this
+/// user: what is in another one would be lost.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o644).custom_flags(flags.bits() as i32);
+    let file = options.open(path)?;
+    let found = file.metadata()?;
+    let me = rustix::process::getuid().as_raw();
+    match found.is_file() && found.uid() == me && found.nlink() == 1 {
+        true => Ok(file),
+        false => Err(io::Error::other(format!(
+            "it is not a file of this user alone (owner {}, {} links)",
+            found.uid(),
+            found.nlink()
+        ))),
     }
 }
 
@@ -123,6 +144,26 @@ mod tests {
         let turn = Turn::take(folder.path(), dir).unwrap();
         assert!(turn.is_ok());
         assert_eq!(files().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_tare_did_not_make_is_not_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, other) = (Path::new("/x"), folder.path().join("other"));
+        drop(Turn::take(folder.path(), dir).unwrap().unwrap());
+        let files = fs::read_dir(folder.path()).unwrap();
+        let lock = files.map(|e| e.unwrap().path()).next().unwrap();
+        fs::write(&other, "kept").unwrap();
+        for link in [
+            |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to),
+            |from: &Path, to: &Path| fs::hard_link(from, to),
+        ] {
+            fs::remove_file(&lock).unwrap();
+            link(&other, &lock).unwrap();
+            let error = Turn::take(folder.path(), dir).unwrap_err().to_string();
+            assert!(error.contains("set TARE_LOCK_DIR"), "{error}");
+            assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+        }
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    check_outputs(&args)?;
     let start = match &args.resume {
         Some(dir) => {
             let start = RunStart::resume(dir)?;
@@ -132,6 +133,30 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let code = analysed.map(|_| written.unwrap_or(exit::INVALID));
     Ok(ExitCode::from(conclude(&done, code, "")?))
+}
+
+/// Name of the variable with the path to which GitHub Actions adds the summary of a step.
+const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+
+/// The file to which the summary of a step is added, in GitHub Actions.
+fn step_summary() -> Option<PathBuf> {
+    let path = std::env::var_os(STEP_SUMMARY).filter(|p| !p.is_empty());
+    path.map(PathBuf::from)
+}
+
+/// Checks before the gate that its result can be written.
+fn check_outputs(args: &Args) -> anyhow::Result<()> {
+    ensure!(
+        args.markdown.is_none() || args.markdown != args.junit,
+        "found the same file for --markdown and --junit, expected two"
+    );
+    let files = [
+        ("--markdown", args.markdown.clone()),
+        ("--junit", args.junit.clone()),
+        (STEP_SUMMARY, step_summary()),
+    ];
+    let mut files = files.into_iter().filter_map(|(of, path)| Some((of, path?)));
+    files.try_for_each(|(of, path)| super::writable::file(of, &path))
 }
 
 /// Says what the gate can tell, and how long it takes at most.
@@ -182,14 +207,27 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
         }
         false => candidate.clone(),
     };
-    let mut sets = args.sets.clone();
-    let environment = args.environment.iter();
-    sets.extend(environment.map(|e| format!("environment={e}")));
+    let ignored = [
+        (
+            "repeats",
+            "the budget determines the number of blocks: use --budget",
+        ),
+        ("meshes", "use --reference and --candidate"),
+        (
+            "baseline",
+            "the baseline of a gate is its reference: use --reference",
+        ),
+    ];
+    super::plan::refuse_sets(&args.sets, &ignored)?;
+    let mut sets = super::plan::with_environment(&args.sets, args.environment.as_deref())?;
     for margin in &args.margin {
-        ensure!(
-            margin.contains('='),
-            "--margin {margin}: expected a figure and a share, like p50=5%"
-        );
+        let Some((figure, _)) = margin.split_once('=') else {
+            bail!("--margin {margin}: expected a figure and a share, like p50=5%");
+        };
+        let set = format!("margins.{}", figure.trim());
+        if let Some(given) = args.sets.iter().find(|s| super::plan::path_of(s) == set) {
+            bail!("found both --margin {margin} and --set {given}, expected one of them");
+        }
         sets.push(format!("margins.{margin}"));
     }
     let with = |mesh: &str| {
@@ -235,13 +273,13 @@ fn write(args: &Args, summary: &Summary, dir: &Path) -> anyhow::Result<u8> {
         let xml = render_gate_junit(summary).unwrap_or_default();
         std::fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|p| !p.is_empty()) {
+    if let Some(path) = step_summary() {
         let file = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(&path);
         let written = file.and_then(|mut file| file.write_all(markdown.as_bytes()));
-        written.with_context(|| format!("cannot write {}", Path::new(&path).display()))?;
+        written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     let outcome = summary.gate.as_ref().and_then(|g| g.outcome);
     Ok(match outcome {

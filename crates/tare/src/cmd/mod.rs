@@ -43,6 +43,7 @@ mod serve_echo;
 mod tls;
 mod watch;
 mod workload;
+mod writable;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

@@ -101,6 +101,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ));
         return Ok(ExitCode::SUCCESS);
     }
+    super::writable::directory("--history", &HistoryDir::folder(&args.history))?;
+    super::writable::directory("--runs", &args.runs)?;
     let runtime = super::runtime()?;
     let stop = stop_on_signal(STOPPING)?;
     let mut summaries = Vec::new();
@@ -226,9 +228,11 @@ fn weigh(
         State::Unfinished => RunStart::resume(dir)?,
         State::UsedUp(why) => bail!("{}: {why}", dir.display()),
     };
-    let Some(ended) = conduct(runtime, start, &args.conditions, stop.asked.clone(), None)? else {
+    let Some(mut ended) = conduct(runtime, start, &args.conditions, stop.asked.clone(), None)?
+    else {
         return Ok(Err(exit::INTERRUPTED));
     };
+    "Continue with the same command.".clone_into(&mut ended.resume);
     let (summary, code) = match analyse_quietly(&ended) {
         Ok(Some((summary, _))) => (Some(summary), Ok(0)),
         Ok(None) => (None, Ok(exit::INVALID)),

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use tare_analysis::figures;
 use tare_model::plan::{self, Design, Plan, Sweep, TEXT_BYTES_MAX};
 use tare_model::units::{format_bytes, format_duration_ns, format_rate};
+use tare_run::requirements::{self, Places};
 
 use super::output::{Output, json, print};
 
@@ -77,6 +78,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         } => {
             let Some(file) = cluster else {
                 let plan = read(&plan, &sets)?.plan;
+                check_requirements(&plan)?;
                 output.print(&plan, || summary(&plan))?;
                 return Ok(ExitCode::SUCCESS);
             };
@@ -114,6 +116,46 @@ pub(crate) fn read(name: &str, sets: &[String]) -> anyhow::Result<Source> {
     let plan = plan::resolve(source, &text, sets, &read)
         .map_err(|errors| anyhow::anyhow!("invalid plan\n\n{errors}"))?;
     Ok(Source { plan, text })
+}
+
+/// Checks that the programs and files of the user that a plan needs exist.
+pub(crate) fn check_requirements(plan: &Plan) -> anyhow::Result<()> {
+    let missing = requirements::missing(plan, &Places::of_this_process());
+    if !missing.is_empty() {
+        bail!("the plan {} cannot run: {}", plan.name, missing.join("\n"));
+    }
+    Ok(())
+}
+
+/// The path of the setting that `--set` changes.
+pub(crate) fn path_of(set: &str) -> &str {
+    set.split_once('=').map_or(set, |(path, _)| path).trim()
+}
+
+/// Refuses changes of settings that a command determines itself: `ignored` are the keys of the plan, and what to do
+/// instead.
+pub(crate) fn refuse_sets(sets: &[String], ignored: &[(&str, &str)]) -> anyhow::Result<()> {
+    for set in sets {
+        let key = path_of(set).split(['.', '[']).next().unwrap_or_default();
+        if let Some((_, remedy)) = ignored.iter().find(|(of, _)| *of == key.trim()) {
+            bail!("--set {set} has no effect here; {remedy}");
+        }
+    }
+    Ok(())
+}
+
+/// The changes of a plan with the environment that an option of the command names.
+pub(crate) fn with_environment(
+    sets: &[String],
+    environment: Option<&str>,
+) -> anyhow::Result<Vec<String>> {
+    let mut all = sets.to_vec();
+    if let Some(environment) = environment {
+        let remedy = "--environment determines it: leave out one of them";
+        refuse_sets(sets, &[("environment", remedy)])?;
+        all.push(format!("environment={environment}"));
+    }
+    Ok(all)
 }
 
 fn builtin(name: &str) -> anyhow::Result<&'static plan::BuiltinPlan> {
@@ -269,4 +311,34 @@ pub(crate) fn summary(plan: &Plan) -> String {
         let _ = writeln!(text, "  until     {targets}, for every mesh and load");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_the_command_determines_is_refused() {
+        let sets = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let refused = |all: &[&str]| {
+            let ignored = [("repeats", "use --budget")];
+            refuse_sets(&sets(all), &ignored).map_err(|e| e.to_string())
+        };
+        for set in [
+            "repeats=12",
+            " repeats = 12",
+            "repeats.max=12",
+            "repeats[0]=1",
+            "repeats",
+        ] {
+            let expected = format!("--set {set} has no effect here; use --budget");
+            assert_eq!(refused(&["seed=1", set]), Err(expected));
+        }
+        assert_eq!(refused(&["load.repeats=1", "repeat=1", "seed=1"]), Ok(()));
+        assert!(with_environment(&sets(&["environment=local"]), Some("kubernetes")).is_err());
+        assert_eq!(
+            with_environment(&sets(&["seed=1"]), Some("local")).unwrap(),
+            ["seed=1", "environment=local"]
+        );
+    }
 }

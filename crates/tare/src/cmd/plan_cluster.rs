@@ -19,10 +19,13 @@ pub(crate) fn run(
     flags: &Flags,
     output: Output,
 ) -> anyhow::Result<ExitCode> {
+    let remedy = "--cluster is of the environment kubernetes: leave out one of them";
+    super::plan::refuse_sets(sets, &[("environment", remedy)])?;
     let mut sets = sets.to_vec();
     sets.push("environment=kubernetes".to_owned());
     let mut plan = read(plan, &sets)?.plan;
     flags.apply(&mut plan)?;
+    super::plan::check_requirements(&plan)?;
     let settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
     let runtime = super::runtime()?;
     let mut all: Vec<ClusterActions> = Vec::new();

@@ -14,6 +14,7 @@ use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
 use tare_run::kube::Kubernetes;
 use tare_run::local::{Local, LocalSettings};
+use tare_run::store::RunDir;
 use tokio::sync::watch;
 
 use super::clusters::Clusters;
@@ -176,6 +177,11 @@ pub(super) fn conduct(
     web: Option<TcpListener>,
 ) -> anyhow::Result<Option<ended::EndedRun>> {
     how.check(start.plan.environment)?;
+    super::plan::check_requirements(&start.plan)?;
+    if start.resumed.is_none() {
+        RunDir::check_new(&start.dir)?;
+        super::writable::directory("--out", &start.dir)?;
+    }
     let display = Display::new(&start.plan, &order(&start.plan));
     match start.plan.environment {
         EnvironmentKind::Local => {
@@ -213,9 +219,7 @@ fn listen(port: u16) -> anyhow::Result<TcpListener> {
 
 /// Returns the plan of the command line, and its text.
 fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
-    let mut sets = args.sets.clone();
-    let environment = args.environment.iter();
-    sets.extend(environment.map(|e| format!("environment={e}")));
+    let sets = super::plan::with_environment(&args.sets, args.environment.as_deref())?;
     let mut source = super::plan::read(&args.plan, &sets)?;
     args.cluster.apply(&mut source.plan)?;
     args.conditions.check(source.plan.environment)?;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use tare_analysis::search::{Goal, Search};
 use tare_model::SCHEMA_VERSION;
-use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep};
+use tare_model::load::search::{
+    SearchEnd, SearchLimit, SearchLimits, SearchResult, SearchSetting, SearchStep,
+};
 use tare_model::load::{LoadSpec, Objective};
 use tare_model::units::{format_rate, parse_duration, parse_rate};
 
@@ -84,18 +86,34 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let output = args.load.0.output;
     let samples = args.slo.iter().map(Objective::samples_needed).max();
+    let samples = samples.unwrap_or(0);
+    let limits = SearchLimits {
+        min_rps,
+        start_rps,
+        max_rps: args.max_rate,
+        samples,
+        step_ns: args.step_duration,
+        budget_ns: args.budget,
+    };
+    if let Err((setting, found)) = limits.check() {
+        let option = match setting {
+            SearchSetting::Step => "--step-duration",
+            SearchSetting::Budget => "--budget",
+        };
+        bail!("{option}: {found}");
+    }
     let plan = Plan {
         budget: Duration::from_nanos(args.budget),
         pause: Duration::from_nanos(args.pause),
         goal: Goal {
-            samples: samples.unwrap_or(0),
+            samples,
             objectives: Objective::with_defaults(args.slo),
             min_rps,
             max_rps: args.max_rate,
             start_rps,
             tolerance: args.tolerance,
             repeats: usize::from(args.repeats),
-            step_ns: args.step_duration.max(1),
+            step_ns: args.step_duration,
         },
     };
     let base = load::spec_of_step(args.load.0, start_rps, plan.goal.step_ns)?;

@@ -1,13 +1,10 @@
 //! The rules of a service.
 
-use std::fmt::Display;
-use std::ops::RangeInclusive;
-
 use super::super::application;
-use super::super::command;
 use super::super::service_graph::{Service, ServiceEndpoint, ServiceGraph, ServiceProtocol};
 use super::super::step::Call;
 use super::super::store::Operation;
+use super::command::command;
 use super::{
     BYTES_MAX, Checked, REPLICAS_MAX, at_least_1, at_most, bad, empty, find, found, known_path,
     share, unique,
@@ -29,6 +26,10 @@ pub(super) fn service(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     }
     at_least_1(&format!("{at}.replicas"), s.replicas)?;
     at_most(&format!("{at}.replicas"), s.replicas, REPLICAS_MAX)?;
+    // The places of a command are of the services that its calls name.
+    for (step_at, c) in calls(at, s) {
+        find(graph, &format!("{step_at}.service"), &c.service)?;
+    }
     command(graph, at, s)?;
     external(graph, at, s)?;
     store(graph, at, s)?;
@@ -114,80 +115,6 @@ fn store(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     Ok(())
 }
 
-/// Ports of the sidecars, which share the network of the program.
-const SIDECAR_PORTS: [RangeInclusive<u16>; 3] = [15001..=15001, 15006..=15006, 15100..=32767];
-
-/// Checks a service that is a program of the user. What tare's own servers do must not be set.
-fn command(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
-    let Some(command) = &s.command else {
-        return Ok(());
-    };
-    let only = |key: &str, is_good: bool, found_value: &dyn Display, expected: &str| match is_good {
-        true => Ok(()),
-        false => Err(found(format!("{at}.{key}"), found_value, expected)),
-    };
-    let (protocol, ready) = (s.protocol.name(), &command.ready);
-    let is_http = s.protocol == ServiceProtocol::Http;
-    only(
-        "protocol",
-        is_http,
-        &protocol,
-        "http in a service with `command`",
-    )?;
-    only("app", s.app.is_none(), &"both", "either `app` or `command`")?;
-    only("replicas", s.replicas == 1, &s.replicas, "1 with `command`")?;
-    let is_zero = s.concurrency == 0;
-    only("concurrency", is_zero, &s.concurrency, "0 with `command`")?;
-    let has_program = command.run.first().is_some_and(|p| !p.is_empty());
-    only("command.run", has_program, &"none", "a program")?;
-    let is_path = ready.starts_with('/');
-    only(
-        "command.ready",
-        is_path,
-        &ready,
-        "a path that begins with `/`",
-    )?;
-    let within = command.ready_within_s;
-    let is_good = (1..=600).contains(&within);
-    only("command.ready_within_s", is_good, &within, "1 to 600")?;
-    if let Some(port) = command.port {
-        let expected = "`port` only with `network: own`";
-        only("command.port", command.network.is_own(), &port, expected)?;
-        let is_free = port > 0 && !SIDECAR_PORTS.iter().any(|ports| ports.contains(&port));
-        let expected = "1 to 65535, without 15001, 15006 and 15100 to 32767, which sidecars use";
-        only("command.port", is_free, &port, expected)?;
-    }
-    let is_server = |other: &&Service| other.command.is_none();
-    let mut servers = graph.services.iter().filter(is_server);
-    if let Some(caller) =
-        servers.find(|other| graph.callees(&other.name).contains(&s.name.as_str()))
-    {
-        let found_value = format!("a call by {:?}, which is a server of tare", caller.name);
-        let expected = "only calls by the load and by services with `command`";
-        return Err(found(format!("{at}.command"), found_value, expected));
-    }
-    let callees = graph.callees(&s.name);
-    for text in command.texts() {
-        if let Err(place) = command::fill(text, |name, of| command::known(name, of, &callees)) {
-            let expected = "{port}, {host}, {address}, {instance}, or {url:NAME}, {address:NAME}, {host:NAME} or \
-                            {port:NAME} of a service that its endpoints call";
-            return Err(found(format!("{at}.command"), place, expected));
-        }
-    }
-    for (i, e) in s.endpoints.iter().enumerate() {
-        let plain =
-            e.response_bytes == 0 && e.cpu_us == 0 && e.delay_us == 0 && e.error_rate == 0.0;
-        let expected = "only `path` and `calls`: the program determines the rest";
-        only(
-            &format!("endpoints[{i}]"),
-            plain,
-            &"sizes, times or errors",
-            expected,
-        )?;
-    }
-    Ok(())
-}
-
 fn app(graph: &ServiceGraph, at: &str, s: &Service) -> Checked {
     let Some(app) = s.app else { return Ok(()) };
     if s.protocol != app.protocol() {
@@ -226,19 +153,30 @@ fn endpoint(graph: &ServiceGraph, at: &str, s: &Service, e: &ServiceEndpoint) ->
             expected,
         ));
     }
-    for (i, step) in e.calls.iter().enumerate() {
-        if step.parallel.is_empty() {
-            return Err(empty(format!("{at}.calls[{i}].parallel"), "call"));
-        }
-        for (j, c) in step.parallel.iter().enumerate() {
-            let at = match step.parallel.len() {
-                1 => format!("{at}.calls[{i}]"),
-                _ => format!("{at}.calls[{i}].parallel[{j}]"),
-            };
-            call(graph, &at, c)?;
-        }
+    if let Some(i) = e.calls.iter().position(|step| step.parallel.is_empty()) {
+        return Err(empty(format!("{at}.calls[{i}].parallel"), "call"));
     }
-    Ok(())
+    calls_of(at.to_owned(), e).try_for_each(|(at, c)| call(graph, &at, c))
+}
+
+/// The calls of a service, and where they are.
+fn calls<'s>(at: &str, s: &'s Service) -> impl Iterator<Item = (String, &'s Call)> {
+    let endpoints = s.endpoints.iter().enumerate();
+    endpoints.flat_map(move |(i, e)| calls_of(format!("{at}.endpoints[{i}]"), e))
+}
+
+/// The calls of an endpoint, and where they are.
+fn calls_of<'s>(at: String, e: &'s ServiceEndpoint) -> impl Iterator<Item = (String, &'s Call)> {
+    let steps = e.calls.iter().enumerate();
+    steps.flat_map(move |(i, step)| {
+        let at = format!("{at}.calls[{i}]");
+        let single = step.parallel.len() == 1;
+        let calls = step.parallel.iter().enumerate();
+        calls.map(move |(j, c)| match single {
+            true => (at.clone(), c),
+            false => (format!("{at}.parallel[{j}]"), c),
+        })
+    })
 }
 
 fn call(graph: &ServiceGraph, at: &str, c: &Call) -> Checked {

@@ -511,3 +511,25 @@ proptest! {
         prop_assert_eq!(plan.loads[0].duration_ns, seconds * SECOND_NS);
     }
 }
+
+#[test]
+fn programs_of_the_user_have_no_exec_proxies_in_front() {
+    let mesh =
+        "name: mine\ndata_plane: exec\nexec: {command: [./proxy, \"{listen}\", \"{upstream}\"]}\n";
+    let read = |_: &str| Ok(mesh.to_owned());
+    let plan = |command: &str| {
+        let text = format!(
+            "mesh_files: mine.yaml\nmeshes: [bare, mine]\nworkload: {{graph: {{name: shop, services: [{{name: front, \
+             protocol: http, {command}endpoints: [{{path: /}}]}}], \
+             mixes: [{{name: default, endpoints: [{{name: home, service: front, path: /}}]}}]}}}}\n"
+        );
+        resolve("plan.yaml", &text, &[], &read)
+    };
+    assert!(plan("").is_ok());
+    let error = plan("command: {run: [./front]}, ").unwrap_err().to_string();
+    assert!(error.contains("plan.yaml:2:16"), "{error}");
+    assert!(
+        error.contains("`mine` has `data_plane: exec`, and the workload has services with"),
+        "{error}"
+    );
+}

@@ -338,3 +338,39 @@ fn replicas_are_kept_at_every_depth_and_the_load_calls_one() {
     assert!(found.contains("`front` has 2 replicas"), "{found}");
     assert!(found.contains("in the mix `default`"), "{found}");
 }
+
+#[test]
+fn the_number_of_levels_is_limited_before_anything_is_made_of_them() {
+    let many = |key: &str, number: usize| {
+        let levels: Vec<String> = (1..=number).map(|n| n.to_string()).collect();
+        format!("{key}: [{}]", levels.join(", "))
+    };
+    let error = |text: &str| with(text, &[]).unwrap_err().to_string();
+    let levels = many("connections", 10_000);
+    let found = error(&format!("vary: {{{levels}}}"));
+    assert!(found.contains("10000 levels of `connections`"), "{found}");
+    assert!(found.contains("expected at most 64"), "{found}");
+    let found = error(&format!("load: {{{levels}, {}}}", many("rate", 9_000)));
+    assert!(found.contains("90000000 loads"), "{found}");
+    let loads = vec!["{rate: 1}"; 5_000].join(", ");
+    assert!(error(&format!("loads: [{loads}]")).contains("5000 loads"));
+    let percent = many("percent", 900);
+    let found = error(&format!(
+        "loads: [{{capacity: {{slo: [p99<20ms]}}}}, {{overload: {{{percent}}}}}]"
+    ));
+    assert!(found.contains("900 loads"), "{found}");
+    let factors = [
+        "rate",
+        "connections",
+        "requests_per_connection",
+        "instances",
+    ];
+    let factors = factors.map(|key| many(key, 60)).join(", ");
+    let found = error(&format!(
+        "workload: echo\nvary: {{design: full, {factors}}}"
+    ));
+    assert!(found.contains("12960000 loads"), "{found}");
+    let of_mesh = many("concurrency", 60);
+    let found = error(&format!("vary: {{mesh: {{{of_mesh}}}}}"));
+    assert!(found.contains("121 meshes"), "{found}");
+}

@@ -7,7 +7,7 @@ use super::super::resolved::{Load, Plan, Workload};
 use super::super::sweep::{Design, FactorKind, Level, Levels, Sweep};
 use super::super::tcp;
 use super::setting::Setting;
-use super::{Varied, VaryFile, check_once, factors};
+use super::{Varied, VaryFile, check_levels, factors};
 use crate::source::{Location, Node, Problems, Setter, Spanned, Value, apply_set};
 
 /// The option of the command line that names the new levels.
@@ -44,6 +44,9 @@ fn extended(problems: &mut Problems, plan: &Plan, vary: &str) -> Option<Plan> {
     };
     let sweep = of_loads(problems, plan, factor)?;
     check_new(problems, sweep, factor);
+    if !problems.list().is_empty() {
+        return None;
+    }
     let added = added(problems, plan, sweep, factor);
     if !problems.list().is_empty() {
         return None;
@@ -101,7 +104,7 @@ fn check_new(problems: &mut Problems, sweep: &Sweep, factor: &Varied) {
             problems.add(level.location, found).expected(expected);
         }
     }
-    check_once(problems, factor);
+    check_levels(problems, factor);
 }
 
 /// A new load with its workload and its levels, and the name of the load from which it was made.

@@ -79,7 +79,10 @@ fn selected(
         };
         let remedy = match known.as_slice() {
             [] => OTHER_FILE.to_owned(),
-            known => format!("expected --context with one of: {}", known.join(", ")),
+            known => format!(
+                "expected --context, or `kubernetes.context` of a plan, with one of: {}",
+                known.join(", ")
+            ),
         };
         EnvironmentError::missing(what, remedy)
     })
@@ -103,11 +106,11 @@ mod tests {
         let text = "contexts:\n- {name: a, context: {cluster: k, user: u}}\n- {name: b}\n";
         assert_eq!(
             error(text, Some("nope")),
-            "the kubeconfig has no context `nope` with a cluster; expected --context with one of: a, b"
+            "the kubeconfig has no context `nope` with a cluster; expected --context, or `kubernetes.context` of a plan, with one of: a, b"
         );
         assert_eq!(
             error(text, None),
-            "the kubeconfig has no current context; expected --context with one of: a, b"
+            "the kubeconfig has no current context; expected --context, or `kubernetes.context` of a plan, with one of: a, b"
         );
         assert!(error("contexts: []", Some("a")).ends_with(OTHER_FILE));
     }

@@ -7,6 +7,7 @@ use tare_model::graph::Chart;
 use tare_model::mesh::HelmRelease;
 
 use super::helm::Helm;
+use crate::cache;
 use crate::environment::EnvironmentError;
 use crate::envoy::search::Settings;
 use crate::image::sha256;
@@ -155,12 +156,15 @@ impl Helm {
             Charts::Cache(_) => return Ok(None),
         };
         let file = folder.join(of.file());
-        if file.is_file() {
+        let usable = cache::check(folder);
+        if usable.is_ok() && file.is_file() {
             return Ok(Some(file));
         }
-        scratch::sweep(folder, SCRATCH_PREFIX);
-        let scratch =
-            fs::create_dir_all(folder).and_then(|()| Scratch::new(folder, SCRATCH_PREFIX));
+        let scratch = usable.and_then(|()| {
+            scratch::sweep(folder, SCRATCH_PREFIX);
+            cache::ensure(folder)?;
+            Scratch::new(folder, SCRATCH_PREFIX)
+        });
         let Ok(scratch) = scratch else {
             tracing::warn!(folder = %folder.display(), "the cache cannot be written: charts are not kept");
             return Ok(None);
