@@ -21,7 +21,7 @@ use super::api::{ApiClient, ApiError, kubeconfig};
 use super::application::Rendered;
 use super::cleanup::Snapshot;
 use super::ledger;
-use super::mesh::{Helm, conflict, mesh_role};
+use super::mesh::{Capabilities, Helm, conflict, mesh_role_for};
 use super::objects::names::MANAGED;
 use super::objects::{Node, Pod, node};
 use super::platform;
@@ -77,13 +77,16 @@ pub async fn examine(
     let mut checks = vec![passed("reachable", format!("Kubernetes {version}"))];
     checks.push(rights(&api, settings).await?);
     if let Some(graph) = graph.filter(|g| g.application.is_some()) {
-        checks.push(match Rendered::prepare(&api, settings, graph).await {
+        match Rendered::prepare(&api, settings, graph).await {
             Ok(rendered) => {
-                let count = rendered.map_or(0, |r| r.titles().len());
-                passed("application", format!("{count} objects"))
+                let count = rendered.as_ref().map_or(0, |r| r.titles().len());
+                checks.push(passed("application", format!("{count} objects")));
+                let notes = rendered.iter().flat_map(|r| &r.notes);
+                let notes = notes.map(|(title, found)| format!("{title} {found}"));
+                checks.extend(notes.map(|found| note("application", found)));
             }
-            Err(error) => failed("application", error.to_string()),
-        });
+            Err(error) => checks.push(failed("application", error.to_string())),
+        }
     }
     let nodes = node::usable(&api, settings).await?;
     let platform = platform::find(settings, &nodes);
@@ -269,8 +272,12 @@ async fn mesh_rights(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
     graph: Option<&ServiceGraph>,
-) -> Result<Option<Check>, ApiError> {
-    let reviews: Vec<(String, Value)> = match mesh_role(settings, meshes, graph).await {
+) -> Result<Option<Check>, EnvironmentError> {
+    let chart = graph.and_then(|g| g.application.as_ref()?.chart.as_ref());
+    let has_charts = chart.is_some() || meshes.iter().any(|m| !m.releases.is_empty());
+    let capabilities = Capabilities::for_charts(api, has_charts).await?;
+    let role = mesh_role_for(settings, meshes, graph, &capabilities);
+    let reviews: Vec<(String, Value)> = match role.await {
         Ok(role) => role.reviews().into_iter().collect(),
         Err(error) => return Ok(Some(note("mesh rights", format!("not checked: {error}")))),
     };

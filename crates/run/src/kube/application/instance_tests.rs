@@ -8,7 +8,10 @@ fn rendered(objects: Value) -> Rendered {
         "services": [{"name": "web", "protocol": "http", "port": 80, "endpoints": [{"path": "/"}]}],
         "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "web", "path": "/"}]}]}))
     .unwrap();
-    let objects = objects.as_array().unwrap().clone();
+    let objects = crate::kube::application::Objects {
+        objects: objects.as_array().unwrap().clone(),
+        ..Default::default()
+    };
     Rendered::new(objects, graph.application.as_ref().unwrap(), &graph).unwrap()
 }
 
