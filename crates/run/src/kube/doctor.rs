@@ -77,16 +77,7 @@ pub async fn examine(
     let mut checks = vec![passed("reachable", format!("Kubernetes {version}"))];
     checks.push(rights(&api, settings).await?);
     if let Some(graph) = graph.filter(|g| g.application.is_some()) {
-        match Rendered::prepare(&api, settings, graph).await {
-            Ok(rendered) => {
-                let count = rendered.as_ref().map_or(0, |r| r.titles().len());
-                checks.push(passed("application", format!("{count} objects")));
-                let notes = rendered.iter().flat_map(|r| &r.notes);
-                let notes = notes.map(|(title, found)| format!("{title} {found}"));
-                checks.extend(notes.map(|found| note("application", found)));
-            }
-            Err(error) => checks.push(failed("application", error.to_string())),
-        }
+        checks.extend(application(&api, settings, graph).await);
     }
     let nodes = node::usable(&api, settings).await?;
     let platform = platform::find(settings, &nodes);
@@ -158,6 +149,24 @@ pub async fn examine(
     let pull = "not pulled yet: the first trial shows whether the nodes can pull it";
     checks.push(note("image", format!("{image} ({policy}); {pull}")));
     Ok(checks)
+}
+
+/// Checks the objects of the user's application.
+async fn application(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    graph: &ServiceGraph,
+) -> Vec<Check> {
+    match Rendered::prepare(api, settings, graph).await {
+        Ok(rendered) => {
+            let count = rendered.as_ref().map_or(0, |r| r.titles().len());
+            let notes = rendered.iter().flat_map(|r| &r.notes);
+            let notes = notes.map(|(title, found)| note("application", format!("{title} {found}")));
+            let objects = passed("application", format!("{count} objects"));
+            std::iter::once(objects).chain(notes).collect()
+        }
+        Err(error) => vec![failed("application", error.to_string())],
+    }
 }
 
 /// Looks for what the installation of these meshes would change for others.

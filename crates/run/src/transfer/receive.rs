@@ -131,26 +131,7 @@ impl Receiver {
             bytes: 0,
             bytes_max: self.limits.file_bytes,
         });
-        let mut packed = reader.take(bytes);
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let mut left = bytes;
-        while left > 0 {
-            let read = match timeout(WITHIN, packed.read(&mut chunk)).await {
-                Ok(Ok(0)) => {
-                    return Err(Failure::Broken(format!(
-                        "the connection ended within {path}"
-                    )));
-                }
-                Ok(read) => read.map_err(|e| Failure::Broken(e.to_string()))?,
-                Err(_) => {
-                    let s = WITHIN.as_secs();
-                    return Err(Failure::Broken(format!("{path}: no content within {s} s")));
-                }
-            };
-            left -= read as u64;
-            let unpacked = content.write_all(&chunk[..read]);
-            unpacked.map_err(|e| of_file(path, e))?;
-        }
+        unpack(reader, path, bytes, &mut content).await?;
         let content = content.finish().map_err(|e| of_file(path, e))?;
         if format!("sha256:{}", hex(&content.digest.finish())) != expected {
             return Err(Failure::Broken(format!(
@@ -223,6 +204,35 @@ fn create(path: &Path) -> io::Result<File> {
 
 fn above(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)
+}
+
+/// Reads the packed bytes of a file and unpacks them while they arrive.
+async fn unpack(
+    reader: &mut (impl AsyncRead + Unpin),
+    path: &str,
+    bytes: u64,
+    content: &mut GzDecoder<Content>,
+) -> Result<(), Failure> {
+    let mut packed = reader.take(bytes);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        let read = match timeout(WITHIN, packed.read(&mut chunk)).await {
+            Ok(Ok(0)) => {
+                let found = format!("the connection ended within {path}");
+                return Err(Failure::Broken(found));
+            }
+            Ok(read) => read.map_err(|e| Failure::Broken(e.to_string()))?,
+            Err(_) => {
+                let found = format!("{path}: no content within {} s", WITHIN.as_secs());
+                return Err(Failure::Broken(found));
+            }
+        };
+        left -= read as u64;
+        let unpacked = content.write_all(&chunk[..read]);
+        unpacked.map_err(|e| of_file(path, e))?;
+    }
+    Ok(())
 }
 
 async fn header(reader: &mut BufReader<impl AsyncRead + Unpin>) -> Result<Header, String> {

@@ -205,3 +205,25 @@ async fn what_is_too_large_is_refused_while_it_arrives_and_named() {
         Failure::Refused("found more than 1 files".to_owned())
     );
 }
+
+#[tokio::test]
+async fn a_stream_with_any_byte_damaged_ends_and_leaves_no_file_that_is_not_the_senders() {
+    let from = directory();
+    let mut whole = Vec::new();
+    answer(from.path(), "{\"have\": {}}", &mut whole).unwrap();
+    let sent = files(from.path());
+    for at in 0..whole.len() {
+        let to = tempfile::tempdir().unwrap();
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x41;
+        let mut receiver = Receiver::new(to.path().to_owned());
+        let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+        theirs.write_all(&damaged).await.unwrap();
+        theirs.shutdown().await.unwrap();
+        let _ = receiver.receive(ours).await;
+        for (name, content) in files(to.path()) {
+            let is_sent = sent.iter().any(|(_, original)| *original == content);
+            assert!(is_sent || name == ".part", "byte {at}: {name}");
+        }
+    }
+}

@@ -22,6 +22,7 @@ use tare_model::innermost;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::answer::{items, object};
 use super::kinds::{Kind, POD, POD_LOG, POD_PORT_FORWARD};
 use super::lines::Lines;
 use crate::environment::EnvironmentError;
@@ -500,53 +501,6 @@ fn objects(kind: Kind, verb: &str, namespace: Option<&str>) -> Result<Request, A
         status: None,
         found: "bug: missing from tare's RBAC table, please report it".to_owned(),
     })
-}
-
-/// Reads an answer, which is an object in the whole API.
-fn object(body: &[u8]) -> Result<Value, String> {
-    match serde_json::from_slice(body) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(other) => Err(format!(
-            "the response is {}, expected a JSON object; check that the address is that of an API server",
-            shape(&other)
-        )),
-        Err(error) => Err(format!("the response is not valid JSON: {error}")),
-    }
-}
-
-/// The objects of a list; an empty list may have `null`.
-fn items(mut list: Value) -> Result<Vec<Value>, String> {
-    let items = match list.get_mut("items").map(Value::take) {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(items)) => items,
-        Some(other) => {
-            let found = shape(&other);
-            return Err(format!(
-                "`items` of the response is {found}, expected a list"
-            ));
-        }
-    };
-    let metadata = |item: &Value| item.get("metadata").cloned().unwrap_or_default();
-    let is_other = |item: &&Value| !item.is_object() || !metadata(item).is_object();
-    match items.iter().find(is_other) {
-        None => Ok(items),
-        Some(other) => Err(format!(
-            "an item of the response is {}, expected an object with `metadata`",
-            shape(other)
-        )),
-    }
-}
-
-/// What a JSON value is.
-fn shape(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object without it",
-    }
 }
 
 fn get(path: &str) -> Result<HttpRequest, ApiError> {

@@ -17,6 +17,8 @@ use crate::kube::objects::Pod;
 
 /// How long an endpoint of a ready application may fail.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// The same with a sidecar, which starts at the same time as the probe.
+const ANSWERS_WITH_SIDECAR_WITHIN: Duration = Duration::from_secs(30);
 /// Time limit of one request to an endpoint.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 200;
@@ -55,6 +57,10 @@ pub(super) async fn prove(
 
 fn requests(inputs: Inputs<'_>, deployment: &Deployment) -> Vec<Asked> {
     let workload = inputs.workload();
+    let within = match deployment.sidecar() {
+        Some(_) => ANSWERS_WITH_SIDECAR_WITHIN,
+        None => ANSWERS_WITHIN,
+    };
     let mut all = Vec::new();
     for index in 0..deployment.instances {
         let instance = instances::name(&workload.graph, index);
@@ -73,7 +79,7 @@ fn requests(inputs: Inputs<'_>, deployment: &Deployment) -> Vec<Asked> {
                 let request = probe::get(address, host, path, ANSWER_WITHIN, ANSWER_BYTES_MAX);
                 Asked {
                     request: ProbeRequest {
-                        retry_ns: ANSWERS_WITHIN.as_nanos() as u64,
+                        retry_ns: within.as_nanos() as u64,
                         ..request
                     },
                     namespace: deployment.names.instance(index),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tare_model::mesh::Join;
 use tare_model::plan::KubernetesSettings;
 use tare_model::probe::{self, ProbeRequest, ProbeResult, ProbeSpec};
+use tare_model::trial::EventKind;
 use tokio::sync::mpsc;
 
 use super::events::Events;
@@ -24,6 +25,8 @@ const ATTEMPTS_MAX: u32 = 2;
 /// How long after the longest possible end of a probe its records may arrive.
 const RECORDS_WITHIN: Duration = Duration::from_secs(30);
 const BUFFERED_LINES_MAX: usize = 64;
+/// Most bytes of the records of a probe.
+const RECORDS_BYTES_MAX: usize = 64 << 20;
 
 /// Returns a GET request that keeps this many bytes of the body.
 pub(crate) fn get(
@@ -204,7 +207,8 @@ pub(crate) async fn records(
     within: Duration,
 ) -> Vec<String> {
     let (sender, mut lines) = mpsc::channel(BUFFERED_LINES_MAX);
-    let mut all = Vec::new();
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    let (worker, reported) = (log.worker.clone(), events.clone());
     let follow = async {
         log.follow(api.clone(), sender, events).await;
         pending::<()>().await;
@@ -212,6 +216,12 @@ pub(crate) async fn records(
     let collect = async {
         while let Some(line) = lines.recv().await {
             let is_last = line.text.starts_with("{\"type\":\"final\"");
+            bytes += line.text.len();
+            if bytes > RECORDS_BYTES_MAX {
+                let found = format!("its log is larger than {} MiB", RECORDS_BYTES_MAX >> 20);
+                reported.push(EventKind::Incomplete, &worker, found);
+                break;
+            }
             all.push(line.text);
             if is_last {
                 break;

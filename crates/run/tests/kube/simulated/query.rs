@@ -108,3 +108,10 @@ pub(crate) fn wrong_type(object: &Value) -> Option<String> {
          &value.valueUnstructured{{Value:{value}}}"
     ))
 }
+
+/// The names of the containers of a pod.
+pub(crate) fn containers(spec: &Value) -> Vec<String> {
+    let all = spec["containers"].as_array().into_iter().flatten();
+    all.filter_map(|c| c["name"].as_str().map(str::to_owned))
+        .collect()
+}

@@ -19,7 +19,7 @@ use super::deep_faults::DeepFaults;
 use super::foreign::Numbers;
 use super::gateways::Gateways;
 use super::port_forward::forward;
-use super::query::{decoded, discovery, is_list, selected, wrong_type};
+use super::query::{containers, decoded, discovery, is_list, selected, wrong_type};
 use super::rbac::{Right, Roles};
 
 /// The media type with which a client asks for a list of metadata.
@@ -99,8 +99,8 @@ pub(crate) struct World {
     pub(crate) volume: PathBuf,
     /// The next transfers, of this number, break in the middle.
     pub(crate) broken_transfers: usize,
-    /// Replaces parts of the answers; the answer to every request.
     pub(crate) foreign: Option<Numbers>,
+    /// The answer to every request.
     pub(crate) answer_of_all: Option<Value>,
     version: u64,
 }
@@ -390,12 +390,6 @@ impl World {
 pub(crate) fn role(pod: &Value) -> &str {
     let role = pod["metadata"]["labels"]["tare.run/role"].as_str();
     role.unwrap_or_default()
-}
-
-fn containers(spec: &Value) -> Vec<String> {
-    let all = spec["containers"].as_array().into_iter().flatten();
-    all.filter_map(|c| c["name"].as_str().map(str::to_owned))
-        .collect()
 }
 
 pub(super) type Answer = Response<Full<Bytes>>;

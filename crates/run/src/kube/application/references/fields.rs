@@ -102,7 +102,13 @@ pub(super) fn left<'t>(names: &Names, text: &'t str, field: &str) -> Option<&'t 
     let mut left = places.filter(|&(start, end)| {
         let (before, after) = (&text[..start], &text[end..]);
         let is_end = after.is_empty() || after.starts_with([':', '/', '*', '$', '|']);
-        let is_in_identity = before.ends_with(['/', '*', ':']) || after.starts_with(['/', '*']);
+        // The name of a service account, or a trust domain, may be spelled alike.
+        let is_other = before.ends_with("sa/")
+            || before.contains("system:serviceaccount:")
+            || (field.ends_with("erviceAccounts") && before.ends_with('/'))
+            || after.starts_with("/ns/");
+        let is_in_identity =
+            !is_other && (before.ends_with(['/', '*', ':']) || after.starts_with(['/', '*']));
         (is_identity && is_in_identity) || (is_host && before.ends_with('.') && is_end)
     });
     left.next().map(|(start, end)| &text[start..end])

@@ -331,6 +331,16 @@ fn what_may_be_a_reference_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_service_account_may_have_the_name_of_the_namespace() {
+    let spec = json!({"principals": ["cluster.local/ns/shop/sa/shop", "shop/ns/shop/sa/web"],
+        "serviceAccounts": ["shop/shop"], "identities": ["shop.shop.serviceaccount.identity.linkerd.cluster.local"]});
+    let (new, found) = replaced(istio(spec));
+    let expected = json!({"principals": ["cluster.local/ns/t-0/sa/shop", "shop/ns/t-0/sa/web"],
+        "serviceAccounts": ["t-0/shop"], "identities": ["shop.t-0.serviceaccount.identity.linkerd.cluster.local"]});
+    assert_eq!((&new["spec"], found.unclear), (&expected, Vec::new()));
+}
+
+#[test]
 fn objects_without_a_namespace_refer_to_each_other_as_default() {
     let service = json!({"kind": "Service", "metadata": {"name": "web"}});
     let references = References::of(std::slice::from_ref(&service), "default");
