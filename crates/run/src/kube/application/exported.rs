@@ -175,7 +175,7 @@ mod tests {
         exported["status"] = json!({"replicas": 1});
         let mut objects = vec![exported];
         let changes = clean(&mut objects);
-        assert_eq!(objects, [written.clone()]);
+        assert_eq!(objects, std::slice::from_ref(&written));
         assert_eq!(changes.len(), 1, "{changes:?}");
         for key in [
             "status",

@@ -161,14 +161,13 @@ fn rules(object: &Value) -> Option<String> {
     match text(object, "/kind") {
         "RoleBinding" => {
             let keys = ["kind", "name"].into_iter();
-            let missing = keys.map(|key| format!("/roleRef/{key}"));
-            let missing = missing.filter(|key| text(object, key).is_empty()).next()?;
+            let mut keys = keys.map(|key| format!("/roleRef/{key}"));
+            let missing = keys.find(|key| text(object, key).is_empty())?;
             let key = missing[1..].replace('/', ".");
             Some(format!("found no `{key}`, expected the role that it binds"))
         }
         "Role" => {
             let rules = object.get("rules").filter(|rules| !rules.is_null())?;
-            let is_rule = |rule: &Value| is_rule(rule);
             let is_good = rules.as_array().is_some_and(|all| all.iter().all(is_rule));
             let expected =
                 "expected a list of rules, each with `apiGroups`, `resources` and `verbs`";
