@@ -329,11 +329,10 @@ fn objects_of_any_shape_are_deployed_or_refused_without_a_panic() {
         ] {
             let mut changed = objects.clone();
             *changed.pointer_mut(pointer).unwrap() = shape;
-            let found = crate::kube::application::Objects {
-                objects: changed.as_array().unwrap().clone(),
-                ..Default::default()
-            };
-            match Rendered::new(found, application, &graph) {
+            let mut found = crate::kube::application::Objects::default();
+            let read = found.add("k8s/a.yaml", changed.as_array().unwrap().clone());
+            let rendered = read.and_then(|()| Rendered::new(found, application, &graph));
+            match rendered {
                 Ok(rendered) => {
                     deployed(&rendered, &settings, Some(&Join::default()));
                     accepted += 1;

@@ -25,7 +25,11 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Adds the documents of a file. Fails for those that are no objects.
-    fn add(&mut self, file: &str, documents: Vec<Value>) -> Result<(), EnvironmentError> {
+    pub(super) fn add(
+        &mut self,
+        file: &str,
+        documents: Vec<Value>,
+    ) -> Result<(), EnvironmentError> {
         for object in documents.into_iter().flat_map(items) {
             if object.is_null() {
                 continue;
