@@ -340,6 +340,7 @@ esac
 #[tokio::test]
 async fn the_chart_of_an_application_is_rendered_for_the_version_and_the_kinds_of_the_cluster() {
     let site = Site::start("v1.36.1").await;
+    std::fs::create_dir(site.path().join("chart")).unwrap();
     // The file of the first stub is not executed, so it may be written here.
     std::fs::write(site.path().join("text"), HELM_FOR_A_VERSION).unwrap();
     let mut copy = std::process::Command::new("sh");
