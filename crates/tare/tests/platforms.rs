@@ -303,3 +303,76 @@ async fn a_run_installs_a_mesh_with_the_values_of_the_platform_and_records_the_p
         "{manifest}"
     );
 }
+
+/// A script in place of Helm, which refuses every version of Kubernetes except the simulated and the assumed one, and
+/// renders an AuthorizationPolicy only if the cluster serves the kind.
+const HELM_FOR_A_VERSION: &str = r#"#!/bin/sh
+echo "$*" >> "$HELM_LOG"
+case "$*" in
+  version*) echo v4.0.0-stub; exit;;
+  *"--kube-version v1.36.0"*) ;;
+  *) echo "Error: chart requires kubeVersion: >=1.29.0-0 which is incompatible with v1.20.0" >&2; exit 1;;
+esac
+cat <<END
+---
+# Source: chart/templates/web.yaml
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {template: {spec: {containers: [{name: web, image: web}]}}}
+---
+# Source: chart/templates/web.yaml
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+END
+case "$*" in *"--api-versions security.istio.io/v1/AuthorizationPolicy"*) cat <<END
+---
+# Source: chart/templates/policy.yaml
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: web}
+END
+esac
+"#;
+
+#[tokio::test]
+async fn the_chart_of_an_application_is_rendered_for_the_version_and_the_kinds_of_the_cluster() {
+    let site = Site::start("v1.36.1").await;
+    std::fs::create_dir(site.path().join("chart")).unwrap();
+    // The file of the first stub is not executed, so it may be written here.
+    std::fs::write(site.path().join("text"), HELM_FOR_A_VERSION).unwrap();
+    let mut copy = std::process::Command::new("sh");
+    let copied = copy
+        .args(["-c", "cp text helm"])
+        .current_dir(site.path())
+        .status();
+    assert!(copied.unwrap().success());
+    // The rest of the line that the plan begins with is a comment.
+    let plan = "bare]\nworkload:\n  graph:\n    name: shop\n    application: {chart: {chart: ./chart}}\n    \
+        services: [{name: web, protocol: http, port: 80, endpoints: [{path: /}]}]\n    \
+        mixes: [{name: default, endpoints: [{name: home, service: web, path: /}]}]\n#";
+    let (_, text) = site.unchanged(plan, &["doctor", "--plan", "p.yaml"]).await;
+    assert!(text.contains("application  3 objects"), "{text}");
+    let log = std::fs::read_to_string(site.path().join("log")).unwrap();
+    for line in log.lines().filter(|line| line.starts_with("template")) {
+        for part in [
+            "--kube-version v1.36.0-simulated",
+            "--api-versions v1 ",
+            "--api-versions apps/v1/Deployment",
+        ] {
+            assert!(line.contains(part), "no `{part}` in {line}");
+        }
+    }
+    // Without a cluster, the output has what was assumed.
+    let (code, text) = site
+        .unchanged(plan, &["doctor", "--rbac", "--plan", "p.yaml"])
+        .await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("# The charts were rendered for Kubernetes v1.36.0 "),
+        "{text}"
+    );
+    assert!(!text.contains("authorizationpolicies"), "{text}");
+}

@@ -393,6 +393,8 @@ pub enum EventKind {
     Exited,
     /// An object of the user's application was changed before it was deployed.
     ApplicationChanged,
+    /// An object of the user's application seems to send load of its own.
+    OwnLoad,
     /// The generators have a node of their own.
     #[serde(alias = "node")]
     GeneratorNode,

@@ -83,6 +83,9 @@ impl Cluster {
         }
         node::release(&api, &names.run).await?;
         let application = Rendered::prepare(&api, &settings, &plan.workload.graph).await?;
+        for (title, note) in application.iter().flat_map(|a| &a.notes) {
+            say(&format!("note: {title} {note}"));
+        }
         let nodes = node::usable(&api, &settings).await?;
         if nodes.is_empty() {
             let remedy = "see `kubectl get nodes`, or change `kubernetes.node_labels`";
@@ -195,6 +198,7 @@ impl Cluster {
             fronts: Front::all(workload, self.application.as_deref()),
             application: self.application.clone(),
             daemon_sets: Vec::new(),
+            answered: None,
             other_pods: 0,
             dir: dir.to_owned(),
             generator_nodes: self

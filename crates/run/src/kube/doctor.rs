@@ -21,7 +21,7 @@ use super::api::{ApiClient, ApiError, kubeconfig};
 use super::application::Rendered;
 use super::cleanup::Snapshot;
 use super::ledger;
-use super::mesh::{Helm, conflict, mesh_role};
+use super::mesh::{Capabilities, Helm, conflict, mesh_role_for};
 use super::objects::names::MANAGED;
 use super::objects::{Node, Pod, node};
 use super::platform;
@@ -77,13 +77,7 @@ pub async fn examine(
     let mut checks = vec![passed("reachable", format!("Kubernetes {version}"))];
     checks.push(rights(&api, settings).await?);
     if let Some(graph) = graph.filter(|g| g.application.is_some()) {
-        checks.push(match Rendered::prepare(&api, settings, graph).await {
-            Ok(rendered) => {
-                let count = rendered.map_or(0, |r| r.titles().len());
-                passed("application", format!("{count} objects"))
-            }
-            Err(error) => failed("application", error.to_string()),
-        });
+        checks.extend(application(&api, settings, graph).await);
     }
     let nodes = node::usable(&api, settings).await?;
     let platform = platform::find(settings, &nodes);
@@ -155,6 +149,24 @@ pub async fn examine(
     let pull = "not pulled yet: the first trial shows whether the nodes can pull it";
     checks.push(note("image", format!("{image} ({policy}); {pull}")));
     Ok(checks)
+}
+
+/// Checks the objects of the user's application.
+async fn application(
+    api: &ApiClient,
+    settings: &KubernetesSettings,
+    graph: &ServiceGraph,
+) -> Vec<Check> {
+    match Rendered::prepare(api, settings, graph).await {
+        Ok(rendered) => {
+            let count = rendered.as_ref().map_or(0, |r| r.titles().len());
+            let notes = rendered.iter().flat_map(|r| &r.notes);
+            let notes = notes.map(|(title, found)| note("application", format!("{title} {found}")));
+            let objects = passed("application", format!("{count} objects"));
+            std::iter::once(objects).chain(notes).collect()
+        }
+        Err(error) => vec![failed("application", error.to_string())],
+    }
 }
 
 /// Looks for what the installation of these meshes would change for others.
@@ -269,8 +281,12 @@ async fn mesh_rights(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
     graph: Option<&ServiceGraph>,
-) -> Result<Option<Check>, ApiError> {
-    let reviews: Vec<(String, Value)> = match mesh_role(settings, meshes, graph).await {
+) -> Result<Option<Check>, EnvironmentError> {
+    let chart = graph.and_then(|g| g.application.as_ref()?.chart.as_ref());
+    let has_charts = chart.is_some() || meshes.iter().any(|m| !m.releases.is_empty());
+    let capabilities = Capabilities::for_charts(api, has_charts).await?;
+    let role = mesh_role_for(settings, meshes, graph, &capabilities);
+    let reviews: Vec<(String, Value)> = match role.await {
         Ok(role) => role.reviews().into_iter().collect(),
         Err(error) => return Ok(Some(note("mesh rights", format!("not checked: {error}")))),
     };

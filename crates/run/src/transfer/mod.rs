@@ -14,7 +14,7 @@ use crate::image::hex;
 mod receive;
 mod send;
 
-pub(crate) use receive::Receiver;
+pub(crate) use receive::{Failure, Receiver};
 pub use send::{answer, serve};
 
 /// Port on the loopback of the pod that sends.
@@ -23,6 +23,22 @@ pub const PORT: u16 = 19_798;
 /// Most bytes of a request, and of a header.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
 const HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// Limits of what the receiver accepts from a sender, which may be another program than tare.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Bytes of one file, without its compression.
+    file_bytes: u64,
+    /// Bytes of all files.
+    all_bytes: u64,
+    files: usize,
+}
+
+const LIMITS: Limits = Limits {
+    file_bytes: 2 << 30,
+    all_bytes: 64 << 30,
+    files: 1_000_000,
+};
 
 /// What the receiver asks.
 #[derive(Debug, Default, Serialize, Deserialize)]

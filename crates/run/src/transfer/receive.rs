@@ -1,21 +1,27 @@
 //! The side of the user, which receives.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use flate2::read::GzDecoder;
+use flate2::write::GzDecoder;
+use ring::digest::{Context, SHA256};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
 };
 use tokio::time::timeout;
 
-use super::{HEADER_BYTES_MAX, Header, ListDigest, Request};
-use crate::image::sha256;
+use super::{HEADER_BYTES_MAX, Header, LIMITS, Limits, ListDigest, Request};
+use crate::image::hex;
 
 /// Longest wait for more bytes.
 const WITHIN: Duration = Duration::from_secs(120);
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 64 << 10;
+/// File with the part of a file that has arrived.
+const PART: &str = ".part";
 
 /// Receives files into a directory, in as many connections as it takes.
 #[derive(Debug)]
@@ -23,6 +29,9 @@ pub(crate) struct Receiver {
     dir: PathBuf,
     /// Digests of the files that were received completely, by path.
     have: BTreeMap<String, String>,
+    /// Bytes of all files that were received.
+    bytes: u64,
+    limits: Limits,
 }
 
 impl Receiver {
@@ -31,7 +40,15 @@ impl Receiver {
         Self {
             dir,
             have: BTreeMap::new(),
+            bytes: 0,
+            limits: LIMITS,
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
     }
 
     /// Number of files that were received completely.
@@ -41,21 +58,22 @@ impl Receiver {
 
     /// Receives all files over one connection. Fails with what was found; files that are complete then are kept for the
     /// next connection.
-    pub(crate) async fn receive<S>(&mut self, mut stream: S) -> Result<(), String>
+    pub(crate) async fn receive<S>(&mut self, mut stream: S) -> Result<(), Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let request = Request {
             have: self.have.clone(),
         };
-        let mut request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
+        let broken = |found: String| Failure::Broken(found);
+        let mut request = serde_json::to_vec(&request).map_err(|e| broken(e.to_string()))?;
         request.push(b'\n');
         let asked = stream.write_all(&request).await;
-        asked.map_err(|e| e.to_string())?;
+        asked.map_err(|e| broken(e.to_string()))?;
         let mut reader = BufReader::new(stream);
         let (mut listed, mut list) = (BTreeSet::new(), ListDigest::new());
         loop {
-            match header(&mut reader).await? {
+            match header(&mut reader).await.map_err(broken)? {
                 Header::File {
                     path,
                     bytes,
@@ -64,10 +82,14 @@ impl Receiver {
                     self.file(&mut reader, &path, bytes, &sha256).await?;
                     list.add(&path, &sha256);
                     listed.insert(path);
+                    if listed.len() > self.limits.files {
+                        let max = self.limits.files;
+                        return Err(Failure::Refused(format!("found more than {max} files")));
+                    }
                 }
                 Header::End { files, sha256 } => {
                     if files != listed.len() as u64 || sha256 != list.finish() {
-                        return Err("the list of files is incomplete".to_owned());
+                        return Err(broken("the list of files is incomplete".to_owned()));
                     }
                     break;
                 }
@@ -76,8 +98,10 @@ impl Receiver {
         // A file can vanish between two connections.
         for path in self.have.keys().filter(|p| !listed.contains(*p)) {
             let path = self.dir.join(path);
-            std::fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let removed = std::fs::remove_file(&path);
+            removed.map_err(|e| broken(format!("{}: {e}", path.display())))?;
         }
+        let _ = std::fs::remove_file(self.dir.join(PART));
         self.have.retain(|path, _| listed.contains(path));
         Ok(())
     }
@@ -88,36 +112,127 @@ impl Receiver {
         path: &str,
         bytes: u64,
         expected: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         if !is_inside(path) {
-            return Err(format!(
+            return Err(Failure::Refused(format!(
                 "found the path {path:?}, expected one inside the run directory"
-            ));
+            )));
         }
         if bytes == 0 && self.have.get(path).is_some_and(|have| have == expected) {
             return Ok(());
         }
-        let mut packed = Vec::new();
-        let mut content = reader.take(bytes);
-        while (packed.len() as u64) < bytes {
-            match timeout(WITHIN, content.read_buf(&mut packed)).await {
-                Ok(Ok(0)) => return Err(format!("the connection ended within {path}")),
-                Ok(read) => read.map_err(|e| e.to_string())?,
-                Err(_) => return Err(format!("{path}: no content within {} s", WITHIN.as_secs())),
-            };
-        }
-        let mut content = Vec::new();
-        let unpacked = GzDecoder::new(packed.as_slice()).read_to_end(&mut content);
-        unpacked.map_err(|e| format!("{path}: {e}"))?;
-        if sha256(&content) != expected {
-            return Err(format!(
+        let target = self.dir.join(path);
+        // A connection that breaks leaves no file that looks complete.
+        let part = self.dir.join(PART);
+        let file = create(&part).map_err(|e| of_file(path, e))?;
+        let mut content = GzDecoder::new(Content {
+            file,
+            digest: Context::new(&SHA256),
+            bytes: 0,
+            bytes_max: self.limits.file_bytes,
+        });
+        unpack(reader, path, bytes, &mut content).await?;
+        let content = content.finish().map_err(|e| of_file(path, e))?;
+        if format!("sha256:{}", hex(&content.digest.finish())) != expected {
+            return Err(Failure::Broken(format!(
                 "{path}: found another digest than that of the sender"
-            ));
+            )));
         }
-        write(&self.dir.join(path), &content).map_err(|e| format!("{path}: {e}"))?;
+        self.bytes += content.bytes;
+        if self.bytes > self.limits.all_bytes {
+            return Err(Failure::Refused(format!(
+                "the files until {path} have more than {} bytes",
+                self.limits.all_bytes
+            )));
+        }
+        drop(content.file);
+        let kept = above(&target).and_then(|()| std::fs::rename(&part, &target));
+        kept.map_err(|e| of_file(path, e))?;
         self.have.insert(path.to_owned(), expected.to_owned());
         Ok(())
     }
+}
+
+/// Why files were not received.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The connection broke, or its bytes are damaged: another connection may succeed.
+    #[error("{0}")]
+    Broken(String),
+    /// The sender sends what is not accepted.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The unpacked content of a file: written, counted and digested while it arrives.
+struct Content {
+    file: File,
+    digest: Context,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Write for Content {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if self.bytes + part.len() as u64 > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let written = self.file.write(part)?;
+        self.digest.update(&part[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn of_file(path: &str, error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => Failure::Refused(format!(
+            "{path} is too large: more bytes than the receiver accepts for a file"
+        )),
+        _ => Failure::Broken(format!("{path}: {error}")),
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    above(path)?;
+    File::create(path)
+}
+
+fn above(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)
+}
+
+/// Reads the packed bytes of a file and unpacks them while they arrive.
+async fn unpack(
+    reader: &mut (impl AsyncRead + Unpin),
+    path: &str,
+    bytes: u64,
+    content: &mut GzDecoder<Content>,
+) -> Result<(), Failure> {
+    let mut packed = reader.take(bytes);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        let read = match timeout(WITHIN, packed.read(&mut chunk)).await {
+            Ok(Ok(0)) => {
+                let found = format!("the connection ended within {path}");
+                return Err(Failure::Broken(found));
+            }
+            Ok(read) => read.map_err(|e| Failure::Broken(e.to_string()))?,
+            Err(_) => {
+                let found = format!("{path}: no content within {} s", WITHIN.as_secs());
+                return Err(Failure::Broken(found));
+            }
+        };
+        left -= read as u64;
+        let unpacked = content.write_all(&chunk[..read]);
+        unpacked.map_err(|e| of_file(path, e))?;
+    }
+    Ok(())
 }
 
 async fn header(reader: &mut BufReader<impl AsyncRead + Unpin>) -> Result<Header, String> {
@@ -137,11 +252,4 @@ async fn header(reader: &mut BufReader<impl AsyncRead + Unpin>) -> Result<Header
 fn is_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
-}
-
-fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    if let Some(above) = path.parent() {
-        std::fs::create_dir_all(above)?;
-    }
-    std::fs::write(path, content)
 }

@@ -128,6 +128,7 @@ async fn paths_that_lead_out_of_the_directory_are_refused() {
             .await
             .unwrap();
         let refused = receiver.receive(ours).await.unwrap_err();
+        let refused = refused.to_string();
         assert!(refused.contains("inside the run directory"), "{refused}");
         assert!(files(to.path()).is_empty());
     }
@@ -155,5 +156,74 @@ async fn the_files_are_served_on_a_port_again_and_again() {
         let mut receiver = Receiver::new(to.path().to_owned());
         receiver.receive(connect().await).await.unwrap();
         assert_eq!(files(to.path()).len(), 3);
+    }
+}
+
+/// Sends a file of zeros, which a few bytes unpack to, and returns what the receiver found.
+async fn zeros(bytes: usize, limits: Limits) -> Result<(), Failure> {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(from.path().join("zeros"), vec![0; bytes]).unwrap();
+    std::fs::write(from.path().join("zeros-2"), vec![0; bytes]).unwrap();
+    let mut receiver = Receiver::new(to.path().to_owned()).with_limits(limits);
+    let (ours, theirs) = tokio::io::duplex(1 << 20);
+    let (received, _) = tokio::join!(
+        receiver.receive(ours),
+        send(theirs, from.path(), usize::MAX)
+    );
+    for (name, content) in files(to.path()) {
+        assert!(content.len() as u64 <= limits.file_bytes, "{name}");
+    }
+    received
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_while_it_arrives_and_named() {
+    let limits = Limits {
+        file_bytes: 1 << 20,
+        all_bytes: 3 << 20,
+        files: 2,
+    };
+    assert_eq!(zeros(1 << 20, limits).await, Ok(()));
+    let bomb = zeros(64 << 20, limits).await.unwrap_err();
+    assert!(
+        matches!(&bomb, Failure::Refused(found) if found.starts_with("zeros is too large")),
+        "{bomb}"
+    );
+    let all = Limits {
+        all_bytes: 1 << 20,
+        ..limits
+    };
+    let found = zeros(1 << 20, all).await.unwrap_err();
+    assert!(
+        matches!(&found, Failure::Refused(found) if found.contains("until zeros-2")),
+        "{found}"
+    );
+    let few = Limits { files: 1, ..limits };
+    let found = zeros(1, few).await.unwrap_err();
+    assert_eq!(
+        found,
+        Failure::Refused("found more than 1 files".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn a_stream_with_any_byte_damaged_ends_and_leaves_no_file_that_is_not_the_senders() {
+    let from = directory();
+    let mut whole = Vec::new();
+    answer(from.path(), "{\"have\": {}}", &mut whole).unwrap();
+    let sent = files(from.path());
+    for at in 0..whole.len() {
+        let to = tempfile::tempdir().unwrap();
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x41;
+        let mut receiver = Receiver::new(to.path().to_owned());
+        let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+        theirs.write_all(&damaged).await.unwrap();
+        theirs.shutdown().await.unwrap();
+        let _ = receiver.receive(ours).await;
+        for (name, content) in files(to.path()) {
+            let is_sent = sent.iter().any(|(_, original)| *original == content);
+            assert!(is_sent || name == ".part", "byte {at}: {name}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tare_model::mesh::Mtls;
 use tare_model::plan::{Plan, resolve};
 use tare_model::trial::EventKind;
 use tare_model::worker::Plane;
@@ -177,7 +178,7 @@ async fn manifests_of_the_user_are_deployed_bare_and_in_a_mesh_and_removed() {
         let changed = events
             .iter()
             .filter(|e| e.kind == EventKind::ApplicationChanged);
-        assert_eq!(changed.count(), 1, "{events:?}");
+        assert_eq!(changed.count(), 2, "{events:?}");
         cluster.teardown(deployment).await;
         for file in files(dir.path()) {
             let text = std::fs::read_to_string(&file).unwrap();
@@ -260,16 +261,126 @@ async fn an_application_that_answers_errors_is_named_with_status_and_last_output
 }
 
 #[tokio::test]
+async fn a_policy_that_refuses_the_load_is_found_before_it_and_named_with_the_remedy() {
+    let server = server().await;
+    server.world.lock().unwrap().policy_refuses = true;
+    let error = failure(&server, MANIFESTS).await;
+    for part in [
+        "shop-0/web",
+        "GET /items?n=1: status 403: RBAC: access denied",
+        "the request came from the namespace of the generators, tare-",
+        "`exclude`",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_namespaces_in_policies_are_those_of_the_instance_and_a_request_is_answered_with_strict_tls()
+ {
+    let server = server().await;
+    let home = tempfile::tempdir().unwrap();
+    let policy = "---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: web, namespace: acme}\n\
+                  spec: {rules: [{from: [{source: {principals: [cluster.local/ns/acme/sa/web], namespaces: [acme]}}]}]}\n";
+    let mut plan = plan(&server, home.path(), &format!("{MANIFESTS}{policy}"));
+    plan.meshes[1].settings.mtls = Mtls::Strict;
+    // Only what is in the mesh is answered.
+    server.world.lock().unwrap().refuses_plain_text = true;
+    let mut cluster = prepared(&plan).await;
+    let dir = folder();
+    let deployed = deploy(&mut cluster, &plan, "there", dir.path()).await;
+    let mut deployment = deployed.unwrap();
+    let policy = object(&server, "/authorizationpolicies/web");
+    let namespace = policy["metadata"]["namespace"].as_str().unwrap();
+    let source = &policy["spec"]["rules"][0]["from"][0]["source"];
+    let principal = format!("cluster.local/ns/{namespace}/sa/web");
+    assert_eq!(
+        *source,
+        json!({"principals": [principal], "namespaces": [namespace]})
+    );
+    let proofs = cluster.prove(&mut deployment, Phase::Before).await.unwrap();
+    let claim = "requests from the namespace of the generators are answered";
+    let proof = proofs.iter().find(|p| p.claim == claim).unwrap();
+    assert!(
+        proof.holds && proof.seen == "1 of 1 requests were answered",
+        "{proof:?}"
+    );
+    let changes: Vec<String> = deployment
+        .exited()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let change = changes
+        .iter()
+        .find(|c| c.contains("AuthorizationPolicy/web"));
+    assert!(
+        change
+            .unwrap()
+            .contains("spec.rules[0].from[0].source.principals[0]"),
+        "{changes:?}"
+    );
+    cluster.teardown(deployment).await;
+    assert!(cluster.close().await.is_empty());
+}
+
+#[tokio::test]
+async fn references_that_are_not_clear_are_refused_with_file_object_and_path() {
+    let server = server().await;
+    let home = tempfile::tempdir().unwrap();
+    let policy = "---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: web, namespace: acme}\n\
+                  spec: {rules: [{from: [{source: {namespaces: ['ac*']}}]}]}\n";
+    let plan = plan(&server, home.path(), &format!("{MANIFESTS}{policy}"));
+    let error = environment()
+        .prepare(&plan, &mut |_| {})
+        .await
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "k8s/all.yaml: AuthorizationPolicy/web is refused",
+        "`spec.rules[0].from[0].source.namespaces[0]` is `ac*`",
+        "covers the namespace `acme`",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_load_generator_that_is_deployed_is_noted() {
+    let server = server().await;
+    let home = tempfile::tempdir().unwrap();
+    let bot = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bot, namespace: acme}\n\
+               spec: {template: {spec: {containers: [{name: bot, image: 'grafana/k6:1'}]}}}\n";
+    let plan = plan(&server, home.path(), &format!("{MANIFESTS}{bot}"));
+    let mut said = Vec::new();
+    let mut cluster = environment();
+    let mut say = |line: &str| said.push(line.to_owned());
+    cluster.prepare(&plan, &mut say).await.unwrap();
+    let note = said.iter().find(|line| line.contains("Deployment/bot"));
+    let note = note.unwrap_or_else(|| panic!("{said:?}"));
+    assert!(
+        note.contains("sends load") || note.contains("send load"),
+        "{note}"
+    );
+    assert!(
+        note.contains("the image grafana/k6:1") && note.contains("`exclude`"),
+        "{note}"
+    );
+}
+
+#[tokio::test]
 async fn objects_that_tare_would_not_remove_are_refused_before_anything_is_created() {
     let server = server().await;
     let before = server.paths("");
     let home = tempfile::tempdir().unwrap();
-    let more = "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: acme}\n\
-                ---\napiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: t}\n";
+    let role = "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: acme}\n";
+    let more = "---\napiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: t}\n";
     let foreign = "---\napiVersion: acme.example/v1\nkind: Queue\nmetadata: {name: q}\n";
     let mut cluster = environment();
     let cases = [
-        (more, "ClusterRole/acme is cluster-scoped"),
+        (
+            role,
+            "k8s/all.yaml: ClusterRole/acme is refused: found the kind ClusterRole, which is cluster-scoped",
+        ),
         (
             more,
             "Telemetry/t: the cluster has no kind Telemetry in telemetry.istio.io/v1",

@@ -6,6 +6,7 @@ mod churn;
 mod container_ends;
 mod deep;
 mod detached;
+mod foreign_answers;
 mod gateways;
 mod interrupted_runs;
 mod large;

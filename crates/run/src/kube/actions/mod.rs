@@ -8,7 +8,7 @@ use tare_model::mesh::{Mesh, Platform};
 use tare_model::plan::{KubernetesSettings, Plan, SamplingSource};
 
 use super::api::kubeconfig;
-use super::mesh::{Helm, items, namespaces, values};
+use super::mesh::{Capabilities, Helm, items, namespaces, values};
 use super::objects::names::GENERATOR;
 use super::objects::{Node, node};
 use super::platform;
@@ -33,9 +33,12 @@ pub async fn actions(
     let platform = platform::find(settings, &nodes);
     let addresses = platform::addresses(&api, &nodes).await?;
     let helm = Helm::new(settings);
+    let sections = plan.meshes.iter().filter_map(|m| m.kubernetes.as_ref());
+    let has_charts = sections.into_iter().any(|mesh| !mesh.releases.is_empty());
+    let capabilities = Capabilities::for_charts(&api, has_charts).await?;
     let mut meshes = Vec::new();
     for mesh in &plan.meshes {
-        let mut found = of_mesh(&helm, &version, mesh, platform.platform, &addresses).await;
+        let mut found = of_mesh(&helm, &capabilities, mesh, platform.platform, &addresses).await;
         found.actions.sort();
         meshes.push(found);
     }
@@ -88,7 +91,7 @@ fn of_run(settings: &KubernetesSettings, plan: &Plan, nodes: &[Node]) -> Vec<Act
 
 async fn of_mesh(
     helm: &Helm,
-    version: &str,
+    capabilities: &Capabilities,
     mesh: &Mesh,
     platform: Option<&'static Platform>,
     addresses: &[String],
@@ -135,7 +138,7 @@ async fn of_mesh(
     let mut all = Vec::new();
     for release in &section.releases {
         let rendered = match values(&section, &release.name) {
-            Ok(values) => helm.render(release, &values, Some(version)).await,
+            Ok(values) => helm.render(release, &values, capabilities).await,
             Err(error) => Err(error),
         };
         match rendered {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Response, StatusCode};
 use kube::api::{
@@ -22,6 +22,7 @@ use tare_model::innermost;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::answer::{items, object};
 use super::kinds::{Kind, POD, POD_LOG, POD_PORT_FORWARD};
 use super::lines::Lines;
 use crate::environment::EnvironmentError;
@@ -39,6 +40,11 @@ const TAIL_LINES: i64 = 10;
 const TAIL_BYTES: i64 = 4_000;
 /// How long the server may keep a watch open, in seconds.
 const WATCH_S: u32 = 3600;
+
+/// Most bytes of an answer, without its compression: the list of all pods of a large cluster has less.
+const BODY_BYTES_MAX: usize = 256 << 20;
+/// Most bytes of the answer to a request that failed, and of the end of a log.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Name of tare in the fields of the objects that it applies.
 pub(crate) const FIELD_MANAGER: &str = "tare";
@@ -171,16 +177,17 @@ impl ApiClient {
         if status.is_success() {
             return Ok(response);
         }
-        let body = body(request, response).await.unwrap_or_default();
+        let body = body(request, response, MESSAGE_BYTES_MAX).await;
+        let body = body.unwrap_or_default();
         Err(ApiError::new(request, Some(status), message(status, &body)))
     }
 
     async fn send_for_json(&self, request: &HttpRequest) -> Result<Value, ApiError> {
-        let body = body(request, self.send(request).await?).await?;
-        serde_json::from_slice(&body).map_err(|e| {
-            let found = format!("the response is not valid JSON: {e}");
-            ApiError::new(request, None, found)
-        })
+        let response = self.send(request).await?;
+        let status = response.status();
+        let body = body(request, response, BODY_BYTES_MAX).await?;
+        // The same request would get the same answer, so it is not sent again.
+        object(&body).map_err(|found| ApiError::new(request, Some(status), found))
     }
 
     /// Sends a request, and sends it again while the server is unavailable or overloaded.
@@ -227,14 +234,19 @@ impl ApiClient {
             params = params.labels(selector);
         }
         let objects = objects(kind, "list", namespace)?;
-        Ok(items(self.retry(objects.list(&params)?).await?))
+        self.items(objects.list(&params)?).await
     }
 
     /// Lists all objects of a kind without their specification and status: of a ConfigMap, its data are not sent.
     pub(crate) async fn list_metadata(&self, kind: Kind) -> Result<Vec<Value>, ApiError> {
         let objects = objects(kind, "list", None)?;
-        let request = objects.list_metadata(&ListParams::default())?;
-        Ok(items(self.retry(request).await?))
+        self.items(objects.list_metadata(&ListParams::default())?)
+            .await
+    }
+
+    async fn items(&self, request: HttpRequest) -> Result<Vec<Value>, ApiError> {
+        let list = self.retry(request.clone()).await?;
+        items(list).map_err(|found| ApiError::new(&request, Some(StatusCode::OK), found))
     }
 
     /// Creates an object in a namespace of the run. If an object of this name exists, an earlier
@@ -454,7 +466,9 @@ impl ApiClient {
             return String::new();
         };
         let body = match self.send(&request).await {
-            Ok(response) => body(&request, response).await.unwrap_or_default(),
+            Ok(response) => body(&request, response, MESSAGE_BYTES_MAX)
+                .await
+                .unwrap_or_default(),
             Err(_) => return String::new(),
         };
         String::from_utf8_lossy(&body).into_owned()
@@ -489,14 +503,6 @@ fn objects(kind: Kind, verb: &str, namespace: Option<&str>) -> Result<Request, A
     })
 }
 
-/// The objects of a list.
-fn items(mut list: Value) -> Vec<Value> {
-    match list["items"].take() {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
-}
-
 fn get(path: &str) -> Result<HttpRequest, ApiError> {
     let request = hyper::Request::get(path).body(Vec::new());
     Ok(request.map_err(request::Error::BuildRequest)?)
@@ -506,11 +512,23 @@ fn json(object: &Value) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-async fn body(request: &HttpRequest, response: Response<Body>) -> Result<Bytes, ApiError> {
-    let body = timeout(RESPONSE_WITHIN, response.into_body().collect()).await;
+/// Reads a body of at most this many bytes.
+async fn body(
+    request: &HttpRequest,
+    response: Response<Body>,
+    bytes_max: usize,
+) -> Result<Bytes, ApiError> {
+    let status = response.status();
+    let limited = Limited::new(response.into_body(), bytes_max);
+    let body = timeout(RESPONSE_WITHIN, limited.collect()).await;
     let body = body.map_err(|_| ApiError::no_response(request))?;
-    body.map(|b| b.to_bytes())
-        .map_err(|e| ApiError::new(request, None, innermost(&e)))
+    body.map(|b| b.to_bytes()).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            let found = format!("the response is larger than {} MiB", bytes_max >> 20);
+            return ApiError::new(request, Some(status), found);
+        }
+        ApiError::new(request, None, innermost(&*error))
+    })
 }
 
 /// Returns the message of a Kubernetes status, or the start of any other body.
@@ -529,6 +547,24 @@ fn message(status: StatusCode, body: &[u8]) -> String {
 mod tests {
     use super::super::kinds::SERVICE;
     use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_is_given_up_and_named() {
+        let request = get("/api/v1/pods").unwrap();
+        let of = |bytes: usize| Response::new(Body::from(vec![b' '; bytes]));
+        assert_eq!(
+            body(&request, of(2 << 20), 2 << 20).await.unwrap().len(),
+            2 << 20
+        );
+        let error = body(&request, of((2 << 20) + 1), 2 << 20)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "GET /api/v1/pods: the response is larger than 2 MiB"
+        );
+        assert!(!error.is_transient(), "the next answer would be as large");
+    }
 
     #[test]
     fn a_verb_that_the_rbac_table_lacks_is_never_sent() {

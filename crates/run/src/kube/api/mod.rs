@@ -1,5 +1,6 @@
 //! The Kubernetes API: kubeconfig, requests, kinds of objects and their RBAC rules.
 
+mod answer;
 mod client;
 pub(crate) mod kinds;
 pub(crate) mod kubeconfig;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use tare_model::graph::{Application, ServiceGraph};
 
+use super::files::Files;
 use super::fronts::target;
 use super::instance::{containers_mut, template};
 use super::{refusal, text, title};
@@ -49,14 +50,14 @@ pub(super) fn excludable(problems: &[String]) -> String {
 }
 
 /// Refuses objects that cannot be deployed, and entry points that do not exist.
-pub(super) fn check(objects: &[Value], graph: &ServiceGraph) -> Result<(), String> {
+pub(super) fn check(objects: &[Value], files: &Files, graph: &ServiceGraph) -> Result<(), String> {
     let mut problems = Vec::new();
     let mut seen = BTreeSet::new();
     for object in objects {
         let why = refusal::reason(object);
-        problems.extend(why.map(|why| format!("{} is refused: {why}", title(object))));
+        problems.extend(why.map(|why| format!("{} is refused: {why}", files.place(object))));
         if !seen.insert((super::kind(object), title(object))) {
-            let name = title(object);
+            let name = files.place(object);
             problems.push(format!(
                 "{name} is in it twice, expected it once: each instance has one namespace"
             ));
@@ -64,7 +65,7 @@ pub(super) fn check(objects: &[Value], graph: &ServiceGraph) -> Result<(), Strin
         if template(object).is_some() && object["spec"]["replicas"] == 0 {
             problems.push(format!(
                 "{} has 0 replicas, expected at least 1",
-                title(object)
+                files.place(object)
             ));
         }
     }

@@ -23,7 +23,9 @@ fn shop() -> Vec<Value> {
 }
 
 fn checked(objects: &[Value]) -> Result<(), String> {
-    check(objects, &graph(json!({"manifests": ["k8s"]})))
+    let mut files = Files::default();
+    files.add("k8s/a.yaml", objects);
+    check(objects, &files, &graph(json!({"manifests": ["k8s"]})))
 }
 
 #[test]
@@ -35,7 +37,7 @@ fn objects_that_cannot_be_measured_are_refused_by_name() {
     }
     let error = checked(&objects).unwrap_err();
     for part in [
-        "Job/x is refused",
+        "k8s/a.yaml: Job/x is refused",
         "Ingress/x is refused",
         "HorizontalPodAutoscaler/x",
         "`exclude`",

@@ -8,7 +8,10 @@ fn rendered(objects: Value) -> Rendered {
         "services": [{"name": "web", "protocol": "http", "port": 80, "endpoints": [{"path": "/"}]}],
         "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "web", "path": "/"}]}]}))
     .unwrap();
-    let objects = objects.as_array().unwrap().clone();
+    let objects = crate::kube::application::Objects {
+        objects: objects.as_array().unwrap().clone(),
+        ..Default::default()
+    };
     Rendered::new(objects, graph.application.as_ref().unwrap(), &graph).unwrap()
 }
 
@@ -270,4 +273,76 @@ fn a_long_name_is_cut_to_a_valid_label() {
     let name = format!("{}.-b", "a".repeat(61));
     assert_eq!(label(&name), "a".repeat(61));
     assert_eq!(label("web"), "web");
+}
+
+/// The pointers to all parts of a value.
+fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
+    all.push(at.to_owned());
+    let parts: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map.iter().map(|(k, v)| (k.replace('/', "~1"), v)).collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(i, v)| (i.to_string(), v))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (key, part) in parts {
+        pointers(part, &format!("{at}/{key}"), all);
+    }
+}
+
+#[test]
+fn objects_of_any_shape_are_deployed_or_refused_without_a_panic() {
+    let mut objects = shop();
+    let more = [
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "p", "annotations": {"a": "b"}},
+            "spec": {"ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "acme"},
+                "matchExpressions": [{"key": "kubernetes.io/metadata.name", "values": ["acme"]}]}}]}]}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "b", "uid": "1"},
+            "roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"namespace": "acme"}]}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "YWNtZQ=="}}),
+    ];
+    objects.as_array_mut().unwrap().extend(more);
+    let graph: ServiceGraph = serde_json::from_value(json!({"name": "shop",
+        "application": {"manifests": ["k8s"], "images": {"web": "x"}},
+        "services": [{"name": "web", "protocol": "http", "port": 80, "endpoints": [{"path": "/"}]}],
+        "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "web", "path": "/"}]}]}))
+    .unwrap();
+    let application = graph.application.as_ref().unwrap();
+    let settings = KubernetesSettings {
+        node_labels: [("pool".to_owned(), "tare".to_owned())].into(),
+        image_pull_secrets: vec!["pull".into()],
+        ..KubernetesSettings::default()
+    };
+    let mut all = Vec::new();
+    pointers(&objects, "", &mut all);
+    let (mut accepted, mut refused) = (0, 0);
+    for pointer in all.iter().filter(|p| p.matches('/').count() > 1) {
+        for shape in [
+            json!(null),
+            json!(1),
+            json!("acme"),
+            json!([]),
+            json!([1, {}]),
+            json!({"a": [1]}),
+        ] {
+            let mut changed = objects.clone();
+            *changed.pointer_mut(pointer).unwrap() = shape;
+            let mut found = crate::kube::application::Objects::default();
+            let read = found.add("k8s/a.yaml", changed.as_array().unwrap().clone());
+            let rendered = read.and_then(|()| Rendered::new(found, application, &graph));
+            match rendered {
+                Ok(rendered) => {
+                    deployed(&rendered, &settings, Some(&Join::default()));
+                    accepted += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(
+        accepted > 100 && refused > 100,
+        "{accepted} accepted, {refused} refused"
+    );
 }

@@ -2,10 +2,14 @@
 //! for each instance of each trial.
 
 mod check;
+mod exported;
+mod files;
 mod fronts;
 mod instance;
+mod own_load;
 mod references;
 mod refusal;
+mod removed;
 mod render;
 
 use std::collections::BTreeMap;
@@ -15,14 +19,15 @@ use tare_model::graph::{Application, ServiceGraph};
 use tare_model::plan::KubernetesSettings;
 
 use super::api::ApiClient;
-use super::mesh::{Helm, Resource, resource};
+use super::mesh::{Capabilities, Helm, Resource, resource};
 use crate::environment::EnvironmentError;
 use crate::image::sha256;
+use files::Files;
 use references::References;
 
 pub(crate) use fronts::{Front, gets};
 pub(crate) use instance::{Instance, expected_pods};
-use render::render;
+use render::{Objects, render};
 
 /// The checked objects of an application.
 #[derive(Debug, Clone)]
@@ -33,6 +38,8 @@ pub(crate) struct Rendered {
     references: References,
     /// What was changed in the objects: the object, and the change.
     pub(crate) changes: Vec<(String, String)>,
+    /// What a user should know about objects that are deployed: the object, and the note.
+    pub(crate) notes: Vec<(String, String)>,
     /// Digest of the rendered objects, before any change.
     pub(crate) digest: String,
     /// Paths of the kinds, by `apiVersion` and kind.
@@ -50,25 +57,38 @@ impl Rendered {
         let Some(application) = &graph.application else {
             return Ok(None);
         };
-        let objects = render(&Helm::new(settings), application, &graph.name).await?;
-        let mut rendered = Self::new(objects, application, graph)?;
-        rendered.resources = resources(api, &rendered.objects).await?;
+        let has_charts = application.chart.is_some();
+        let capabilities = Capabilities::for_charts(api, has_charts).await?;
+        let helm = Helm::new(settings);
+        let found = render(&helm, application, &graph.name, &capabilities).await?;
+        let files = found.files.clone();
+        let mut rendered = Self::new(found, application, graph)?;
+        rendered.resources = resources(api, &rendered.objects, &files).await?;
         Ok(Some(rendered))
     }
 
     /// Checks rendered objects and changes what must be changed on any cluster.
     fn new(
-        objects: Vec<Value>,
+        found: Objects,
         application: &Application,
         graph: &ServiceGraph,
     ) -> Result<Self, EnvironmentError> {
-        let digest = digest(objects.clone());
+        let Objects { objects, files } = found;
         let mut objects = check::included(objects, application).map_err(refused)?;
-        let references = References::of(&objects, &graph.name);
+        let mut changes = exported::clean(&mut objects);
+        let digest = digest(objects.clone());
+        // Where objects without a namespace would be.
+        let unnamed = match application.chart {
+            Some(_) => graph.name.as_str(),
+            None => "default",
+        };
+        let references = References::of(&objects, unnamed);
         objects.retain(|o| o["kind"] != "Namespace");
-        check::check(&objects, graph).map_err(refused)?;
-        let changes = check::change(&mut objects, application).map_err(refused)?;
+        check::check(&objects, &files, graph).map_err(refused)?;
+        changes.extend(check::change(&mut objects, application).map_err(refused)?);
+        changes.extend(references.examine(&objects, &files).map_err(refused)?);
         Ok(Self {
+            notes: own_load::notes(&objects),
             objects,
             references,
             changes,
@@ -94,8 +114,9 @@ pub(crate) async fn objects(
     helm: &Helm,
     application: &Application,
     graph: &ServiceGraph,
+    capabilities: &Capabilities,
 ) -> Result<Vec<Value>, EnvironmentError> {
-    let objects = render(helm, application, &graph.name).await?;
+    let objects = render(helm, application, &graph.name, capabilities).await?;
     Ok(Rendered::new(objects, application, graph)?.objects)
 }
 
@@ -122,6 +143,7 @@ fn refused(found: String) -> EnvironmentError {
 async fn resources(
     api: &ApiClient,
     objects: &[Value],
+    files: &Files,
 ) -> Result<BTreeMap<(String, String), Resource>, EnvironmentError> {
     let mut resources = BTreeMap::new();
     let mut problems = Vec::new();
@@ -135,12 +157,14 @@ async fn resources(
         match resources.get(&key) {
             Some(resource) if resource.namespaced => {}
             Some(_) => problems.push(format!(
-                "{} is cluster-scoped: tare would change the cluster for others",
-                title(object)
+                "{}: found the kind {}, {}",
+                files.place(object),
+                key.1,
+                refusal::CHANGES_OTHERS
             )),
             None => problems.push(format!(
                 "{}: the cluster has no kind {} in {}",
-                title(object),
+                files.place(object),
                 key.1,
                 key.0
             )),

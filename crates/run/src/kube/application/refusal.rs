@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::instance::{containers, template};
-use super::text;
+use super::{removed, text};
+use crate::kube::mesh::is_rule;
 
 /// Kinds that are refused, and why.
 const KINDS: [(&str, &str); 15] = [
@@ -30,7 +31,53 @@ const KINDS: [(&str, &str); 15] = [
     ("IngressRoute", ROUTES),
 ];
 const SCALES: &str = "it would change the pods during a measurement";
+/// Why cluster-scoped objects are refused.
+pub(super) const CHANGES_OTHERS: &str =
+    "which is cluster-scoped: tare would change the cluster for others";
 const ROUTES: &str = "it could send requests of others to the instances";
+
+/// Namespaces of the cluster and of meshes, in which an object has another meaning than in that of an application.
+const NAMESPACES_OF_OTHERS: [&str; 9] = [
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    "istio-system",
+    "linkerd",
+    "linkerd-cni",
+    "linkerd-viz",
+    "kuma-system",
+    "cert-manager",
+];
+
+/// Kinds without a namespace, of the accepted groups.
+const CLUSTER_SCOPED: [&str; 26] = [
+    "APIService",
+    "CertificateSigningRequest",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ClusterTrustBundle",
+    "CSIDriver",
+    "CSINode",
+    "CustomResourceDefinition",
+    "DeviceClass",
+    "FlowSchema",
+    "GatewayClass",
+    "IngressClass",
+    "IPAddress",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "Node",
+    "PersistentVolume",
+    "PriorityClass",
+    "PriorityLevelConfiguration",
+    "RuntimeClass",
+    "StorageClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+    "VolumeAttachment",
+];
 
 /// API groups that are accepted: those of Kubernetes itself, and those of the settings of meshes. Their cluster-scoped
 /// kinds are refused later, because only the cluster has the scopes.
@@ -82,6 +129,9 @@ pub(super) fn reason(object: &Value) -> Option<String> {
     if let Some((_, why)) = KINDS.iter().find(|(refused, _)| kind == *refused) {
         return Some((*why).to_owned());
     }
+    if let Some(found) = removed::reason(text(object, "/apiVersion"), kind) {
+        return Some(found);
+    }
     let group = text(object, "/apiVersion").rsplit_once('/');
     let group = group.map_or("", |(group, _)| group);
     if !GROUPS.contains(&group) {
@@ -90,9 +140,41 @@ pub(super) fn reason(object: &Value) -> Option<String> {
              create pods that are not measured, or change the cluster for others"
         ));
     }
+    if CLUSTER_SCOPED.contains(&kind) {
+        return Some(format!("found the kind {kind}, {CHANGES_OTHERS}"));
+    }
+    let namespace = text(object, "/metadata/namespace");
+    if NAMESPACES_OF_OTHERS.contains(&namespace) {
+        return Some(format!(
+            "found the namespace {namespace}, which is not of an application: in the namespace of an instance the object \
+             would have another meaning"
+        ));
+    }
     malformed(object)
+        .or_else(|| rules(object))
         .or_else(|| volume(object))
         .or_else(|| mesh_container(object))
+}
+
+/// What the API server refuses in roles and their bindings, and what would be a role without a meaning.
+fn rules(object: &Value) -> Option<String> {
+    match text(object, "/kind") {
+        "RoleBinding" => {
+            let keys = ["kind", "name"].into_iter();
+            let mut keys = keys.map(|key| format!("/roleRef/{key}"));
+            let missing = keys.find(|key| text(object, key).is_empty())?;
+            let key = missing[1..].replace('/', ".");
+            Some(format!("found no `{key}`, expected the role that it binds"))
+        }
+        "Role" => {
+            let rules = object.get("rules").filter(|rules| !rules.is_null())?;
+            let is_good = rules.as_array().is_some_and(|all| all.iter().all(is_rule));
+            let expected =
+                "expected a list of rules, each with `apiGroups`, `resources` and `verbs`";
+            (!is_good).then(|| format!("found other `rules`, {expected}"))
+        }
+        _ => None,
+    }
 }
 
 /// Parts of a pod template that must be maps, because they are changed.
@@ -204,6 +286,69 @@ mod tests {
                 "{why}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_run_would_refuse_later_is_refused_without_a_cluster() {
+        let of = |version: &str, kind: &str, more: Value| {
+            let mut object =
+                json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}});
+            tare_model::mesh::merge(&mut object, &more);
+            reason(&object).unwrap_or_default()
+        };
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+        for (why, part) in [
+            (
+                of(rbac, "ClusterRole", json!({})),
+                "found the kind ClusterRole, which is cluster-scoped",
+            ),
+            (of("v1", "PersistentVolume", json!({})), "cluster-scoped"),
+            (
+                of(rbac, "RoleBinding", json!({})),
+                "found no `roleRef.kind`",
+            ),
+            (
+                of(rbac, "RoleBinding", json!({"roleRef": {"kind": "Role"}})),
+                "found no `roleRef.name`",
+            ),
+            (
+                of(rbac, "RoleBinding", json!({"roleRef": "Role"})),
+                "found no `roleRef.kind`",
+            ),
+            (
+                of(rbac, "Role", json!({"rules": [rule, {"verbs": ["get"]}]})),
+                "found other `rules`",
+            ),
+            (
+                of(rbac, "Role", json!({"rules": "all"})),
+                "found other `rules`",
+            ),
+            (
+                of(
+                    "security.istio.io/v1",
+                    "PeerAuthentication",
+                    json!({"metadata": {"namespace": "istio-system"}}),
+                ),
+                "found the namespace istio-system",
+            ),
+            (
+                of("extensions/v1beta1", "Deployment", json!({})),
+                "`extensions/v1beta1` was removed in Kubernetes 1.16; use `apps/v1`",
+            ),
+        ] {
+            assert!(why.contains(part), "no `{part}` in {why}");
+        }
+        assert_eq!(of(rbac, "Role", json!({"rules": [rule]})), "");
+        assert_eq!(of(rbac, "Role", json!({"rules": null})), "");
+        assert_eq!(
+            of(
+                rbac,
+                "RoleBinding",
+                json!({"roleRef": {"kind": "Role", "name": "r"}})
+            ),
+            ""
+        );
     }
 
     #[test]

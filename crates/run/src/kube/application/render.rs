@@ -1,89 +1,120 @@
 //! Renders the objects of an application with the programs of the user: kubectl or kustomize, and Helm.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
 use tare_model::graph::Application;
 use tokio::process::Command;
 
+use super::files::{self, Files, Source};
 use super::text;
 use crate::environment::EnvironmentError;
-use crate::kube::mesh::{Helm, documents, items, tail};
+use crate::kube::mesh::{Capabilities, Helm, documents, items, tail};
 
 /// Programs that render a folder of Kustomize, in the order of preference.
 const KUSTOMIZE: [&[&str]; 2] = [&["kubectl", "kustomize"], &["kustomize", "build"]];
 
+/// The objects of an application, and where each comes from.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) objects: Vec<Value>,
+    pub(super) files: Files,
+}
+
+impl Objects {
+    /// Adds the documents of a file. Fails for those that are no objects.
+    pub(super) fn add(
+        &mut self,
+        file: &str,
+        documents: Vec<Value>,
+    ) -> Result<(), EnvironmentError> {
+        for object in documents.into_iter().flat_map(items) {
+            if object.is_null() {
+                continue;
+            }
+            let keys = ["/apiVersion", "/kind", "/metadata/name"];
+            let is_complete = keys.iter().all(|key| !text(&object, key).is_empty());
+            if !(is_complete
+                && is_word(text(&object, "/kind"))
+                && is_word(text(&object, "/apiVersion")))
+            {
+                return Err(EnvironmentError::start(file, files::other(&object)));
+            }
+            self.files.add(file, std::slice::from_ref(&object));
+            self.objects.push(object);
+        }
+        Ok(())
+    }
+
+    /// Adds the objects of a file of manifests.
+    fn add_file(&mut self, path: &Path) -> Result<(), EnvironmentError> {
+        let (name, text) = (path.display().to_string(), files::read(path)?);
+        let objects = parse(&name, &text).map_err(|error| match files::template(path, &text) {
+            Some(found) => EnvironmentError::start(&name, found),
+            None if text.contains("{{") => {
+                let remedy = "the file has `{{`: if it is a template, render it first";
+                EnvironmentError::start(&name, format!("{error}; {remedy}"))
+            }
+            None => error,
+        })?;
+        if let Some(found) = objects.iter().find_map(|o| files::template_in(path, o)) {
+            return Err(EnvironmentError::start(name, found));
+        }
+        self.add(&name, objects)
+    }
+
+    async fn add_kustomization(&mut self, folder: &str) -> Result<(), EnvironmentError> {
+        let name = format!("kustomize {folder}");
+        let text = kustomize(folder).await?;
+        self.add(&name, parse(&name, &text)?)
+    }
+}
+
+/// Whether a text has only the characters of kinds and versions of the API.
+fn is_word(text: &str) -> bool {
+    text.chars()
+        .all(|c| c.is_ascii_alphanumeric() || "./-".contains(c))
+}
+
 /// Renders the objects of an application. `name` is the release and its namespace, if it is a chart.
-pub(crate) async fn render(
+pub(super) async fn render(
     helm: &Helm,
     application: &Application,
     name: &str,
-) -> Result<Vec<Value>, EnvironmentError> {
-    let mut objects = Vec::new();
+    capabilities: &Capabilities,
+) -> Result<Objects, EnvironmentError> {
+    let mut objects = Objects::default();
     if let Some(chart) = &application.chart {
-        objects = helm.render_chart(chart, name).await?;
-    }
-    if let Some(folder) = &application.kustomize {
-        let text = kustomize(folder).await?;
-        objects = parse(&format!("kustomize {folder}"), &text)?;
-    }
-    for path in &application.manifests {
-        for file in files(Path::new(path))? {
-            let text = std::fs::read_to_string(&file).map_err(cannot_read(&file))?;
-            objects.extend(parse(&file.display().to_string(), &text)?);
+        for (file, documents) in helm.render_chart(chart, name, capabilities).await? {
+            objects.add(&file, documents)?;
         }
     }
-    let objects: Vec<Value> = objects.into_iter().flat_map(items).collect();
-    let source = "the application";
-    if objects.is_empty() {
-        return Err(EnvironmentError::start(
-            source,
-            "found no objects, expected manifests",
-        ));
-    }
-    let incomplete = |o: &&Value| {
-        let keys = ["/apiVersion", "/kind", "/metadata/name"];
-        keys.iter().any(|key| text(o, key).is_empty())
-    };
-    match objects.iter().find(incomplete) {
-        None => Ok(objects),
-        Some(object) => {
-            let kind = text(object, "/kind");
-            let found =
-                format!("found an object {kind:?} without `apiVersion`, `kind` or `metadata.name`");
-            Err(EnvironmentError::start(source, found))
+    let kustomize = application.kustomize.iter().map(|folder| (folder, true));
+    let manifests = application.manifests.iter().map(|path| (path, false));
+    for (path, is_kustomization) in kustomize.chain(manifests) {
+        let path = Path::new(path);
+        for source in files::sources(path, is_kustomization)? {
+            match source {
+                Source::File(file) => objects.add_file(&file)?,
+                Source::Kustomization(folder) => {
+                    objects
+                        .add_kustomization(&folder.display().to_string())
+                        .await?;
+                }
+            }
         }
     }
+    if objects.objects.is_empty() {
+        let found = "found no objects, expected manifests";
+        return Err(EnvironmentError::start("the application", found));
+    }
+    Ok(objects)
 }
 
 fn parse(name: &str, text: &str) -> Result<Vec<Value>, EnvironmentError> {
     documents(text).map_err(|found| EnvironmentError::start(name, format!("invalid YAML: {found}")))
-}
-
-fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> EnvironmentError {
-    EnvironmentError::io(format!("read {} of the application", path.display()))
-}
-
-/// Returns a file, or the manifests of a folder in the order of their names. Folders in it are left out, as kubectl does.
-fn files(path: &Path) -> Result<Vec<PathBuf>, EnvironmentError> {
-    let is_folder = std::fs::metadata(path).map_err(cannot_read(path))?.is_dir();
-    if !is_folder {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = std::fs::read_dir(path).map_err(cannot_read(path))?;
-    let paths = entries.map(|entry| entry.map(|e| e.path()));
-    let paths: Vec<PathBuf> = paths
-        .collect::<io::Result<_>>()
-        .map_err(cannot_read(path))?;
-    let is_manifest = |path: &PathBuf| {
-        let extension = path.extension().and_then(|e| e.to_str());
-        matches!(extension, Some("yaml" | "yml" | "json")) && path.is_file()
-    };
-    let mut files: Vec<PathBuf> = paths.into_iter().filter(is_manifest).collect();
-    files.sort();
-    Ok(files)
 }
 
 async fn kustomize(folder: &str) -> Result<String, EnvironmentError> {
@@ -104,8 +135,9 @@ async fn kustomize(folder: &str) -> Result<String, EnvironmentError> {
             }
         };
     }
-    let what = format!("cannot render {folder}: found neither kubectl nor kustomize");
-    let remedy = "install one of them on the PATH";
+    let what =
+        format!("cannot render the kustomization {folder}: found neither kubectl nor kustomize");
+    let remedy = "install one of them on the PATH; or render it elsewhere, and use the file under `manifests`";
     Err(EnvironmentError::missing(what, remedy))
 }
 
@@ -116,8 +148,8 @@ mod tests {
 
     async fn rendered(application: &Application) -> Result<Vec<Value>, String> {
         let helm = Helm::new(&KubernetesSettings::default());
-        let objects = render(&helm, application, "shop").await;
-        objects.map_err(|e| e.to_string())
+        let objects = render(&helm, application, "shop", &Capabilities::assumed()).await;
+        objects.map(|o| o.objects).map_err(|e| e.to_string())
     }
 
     #[tokio::test]
@@ -154,10 +186,139 @@ mod tests {
         );
         write("40.yaml", "kind: ConfigMap\n".to_owned());
         let error = rendered(&application).await.unwrap_err();
-        assert!(error.contains("without `apiVersion`"), "{error}");
+        assert!(
+            error.contains("40.yaml: found an object \"ConfigMap\" without `apiVersion`"),
+            "{error}"
+        );
         application.manifests = vec![dir.path().join("absent").display().to_string()];
         let error = rendered(&application).await.unwrap_err();
         assert!(error.contains("absent"), "{error}");
+    }
+
+    /// Writes the files of a folder, reads it as manifests, and returns the error.
+    async fn refused(files: &[(&str, &str)], path: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let file = dir.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        let application = Application {
+            manifests: vec![dir.path().join(path).display().to_string()],
+            ..Application::default()
+        };
+        rendered(&application).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn what_is_not_a_manifest_is_named_with_its_file_and_the_remedy() {
+        let service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
+        let templated = "apiVersion: v1\nkind: Service\nmetadata: {name: '{{ .Release.Name }}'}\n";
+        let broken = "{{- if .Values.on }}\napiVersion: v1\n{{- end }}\n";
+        for (files, path, parts) in [
+            (
+                &[
+                    ("k/overlays/dev/kustomization.yaml", ""),
+                    ("k/base/a.yaml", service),
+                ][..],
+                "k",
+                &[
+                    "/k: found no file that ends with",
+                    "/k/base, ",
+                    "/k/overlays",
+                ][..],
+            ),
+            (
+                &[("k/overlays/dev/kustomization.yaml", "")],
+                "k/overlays",
+                &["/k/overlays/dev (a kustomization)"],
+            ),
+            (
+                &[("k/README.md", "")],
+                "k",
+                &["found no file that ends with .yaml, .yml or .json"],
+            ),
+            (
+                &[("c/Chart.yaml", ""), ("c/templates/a.yaml", templated)],
+                "c/templates",
+                &[
+                    "/c/templates/a.yaml: found the expression `{{ .Release.Name }}` of a Helm template",
+                    "/c}`",
+                ],
+            ),
+            (
+                &[("t/a.yaml", broken)],
+                "t",
+                &[
+                    "/t/a.yaml: found the expression `{{ - if .Values.on }}` of a Helm template",
+                    "folder of its Chart.yaml",
+                ],
+            ),
+            (
+                &[("c/Chart.yaml", ""), ("c/values.yaml", "")],
+                "c",
+                &["/c: this folder is a Helm chart; use `chart: {chart: "],
+            ),
+            (
+                &[("t/a.yaml", "name: {{ name }\n")],
+                "t",
+                &["/t/a.yaml: ", "invalid YAML", "the file has `{{`"],
+            ),
+            (
+                &[("t/compose.yaml", "services: {web: {image: web}}\n")],
+                "t",
+                &["/t/compose.yaml: ", "Docker Compose"],
+            ),
+            (
+                &[("t/a.yaml", "- 1\n- 2\n")],
+                "t",
+                &["/t/a.yaml: ", "a list or a single value"],
+            ),
+            (
+                &[(
+                    "t/a.yaml",
+                    "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n",
+                )],
+                "t",
+                &["/t/a.yaml: ", "`generateName`"],
+            ),
+        ] {
+            let error = refused(files, path).await;
+            for part in parts {
+                assert!(error.contains(part), "no `{part}` in {error}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn templates_in_the_files_of_an_application_are_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {x: '{{ .Values.a }}'}}\n\
+                    data: {alert: '{{ include \"x\" . }}', y: '{{ .Labels.a }}'}\n";
+        std::fs::write(dir.path().join("a.yaml"), text).unwrap();
+        let application = Application {
+            manifests: vec![dir.path().display().to_string()],
+            ..Application::default()
+        };
+        assert_eq!(rendered(&application).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_folder_with_a_kustomization_is_rendered_and_its_files_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let write =
+            |file: &str| std::fs::write(dir.path().join(file), "not: a manifest\n").unwrap();
+        write("kustomization.yaml");
+        write("a.yaml");
+        for path in [dir.path().to_owned(), dir.path().join("kustomization.yaml")] {
+            let sources = files::sources(&path, false).unwrap();
+            assert_eq!(sources, [Source::Kustomization(dir.path().to_owned())]);
+        }
+        let file = dir.path().join("a.yaml");
+        assert_eq!(
+            files::sources(&file, false).unwrap(),
+            [Source::File(file.clone())]
+        );
     }
 
     /// kubectl reads YAML 1.1 here.

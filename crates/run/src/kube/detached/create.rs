@@ -10,7 +10,7 @@ use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::{Kind, role_yaml};
 use crate::kube::api::kubeconfig;
 use crate::kube::leftovers::{clean, refuse_other_runs};
-use crate::kube::mesh::{Helm, mesh_role};
+use crate::kube::mesh::{Capabilities, Helm, mesh_role_for};
 use crate::kube::objects::node;
 use crate::kube::platform;
 use crate::kube::trial::pull_secrets;
@@ -53,7 +53,10 @@ pub async fn create(
         .iter()
         .filter_map(|m| m.kubernetes.as_deref())
         .collect();
-    let more = mesh_role(&settings, &sections, None).await?.yaml();
+    let has_charts = sections.iter().any(|mesh| !mesh.releases.is_empty());
+    let capabilities = Capabilities::for_charts(&api, has_charts).await?;
+    let more = mesh_role_for(&settings, &sections, None, &capabilities);
+    let more = more.await?.yaml();
     let roles = role_yaml(&settings) + &more;
     let charts = pack(&settings, &sections).await?;
     let place = Place::new(&settings, &run.id);

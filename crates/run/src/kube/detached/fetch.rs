@@ -16,7 +16,7 @@ use crate::kube::objects::Pod;
 use crate::kube::objects::names::CONTAINER;
 use crate::kube::wait::wait;
 use crate::now::unix_ns;
-use crate::transfer::{self, Receiver};
+use crate::transfer::{self, Failure, Receiver};
 
 const POLL: Duration = Duration::from_millis(500);
 /// Pause before a broken connection is opened again.
@@ -167,10 +167,14 @@ async fn receive(
         let stream = api.port_forward((&place.namespace, name), transfer::PORT);
         let received = match stream.await {
             Ok(stream) => receiver.receive(stream).await,
-            Err(found) => Err(found),
+            Err(found) => Err(Failure::Broken(found)),
         };
-        let Err(found) = received else {
-            return Ok(receiver.files());
+        let found = match received {
+            Ok(()) => return Ok(receiver.files()),
+            Err(Failure::Refused(found)) => {
+                return Err(EnvironmentError::start("the transfer of the files", found));
+            }
+            Err(Failure::Broken(found)) => found,
         };
         attempts = if receiver.files() > before {
             0

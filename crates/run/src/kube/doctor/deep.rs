@@ -12,6 +12,7 @@ use crate::kube::api::kinds::NAMESPACE;
 use crate::kube::api::{ApiClient, kubeconfig};
 use crate::kube::ledger::delete_namespaces;
 use crate::kube::leftovers::refuse_other_runs;
+use crate::kube::mesh::Capabilities;
 use crate::kube::objects::names::{MANAGED, Names, OBSERVATION, RUN, name_of};
 use crate::kube::objects::{manifests, node};
 use crate::kube::platform;
@@ -30,7 +31,7 @@ pub async fn examine_deep(
     mut stop: watch::Receiver<bool>,
 ) -> Result<Option<Vec<Check>>, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
-    let version = api.version().await?;
+    api.version().await?;
     let id = format!("doctor-{}", unix_ns());
     if let Err(error) = refuse_other_runs(&api, &id, settings).await {
         let found = format!("nothing was created: {error}");
@@ -39,7 +40,7 @@ pub async fn examine_deep(
     let names = Names::new(&settings.namespace_prefix, &id);
     let mut checks = Vec::new();
     let examined = tokio::select! {
-        examined = examine(&api, settings, plan, (&id, &names, &version), &mut checks) => Some(examined),
+        examined = examine(&api, settings, plan, (&id, &names), &mut checks) => Some(examined),
         _ = stop.wait_for(|is_asked| *is_asked) => None,
     };
     let removed = match delete_namespaces(&api, &format!("{RUN}={}", names.run)).await {
@@ -66,7 +67,7 @@ async fn examine(
     api: &ApiClient,
     settings: &KubernetesSettings,
     plan: &Plan,
-    (id, names, version): (&str, &Names, &str),
+    (id, names): (&str, &Names),
     checks: &mut Vec<Check>,
 ) -> Result<(), EnvironmentError> {
     let usable = node::usable(api, settings).await?;
@@ -113,6 +114,8 @@ async fn examine(
             0
         }
     };
+    let has_charts = sections.iter().any(|(_, mesh)| !mesh.releases.is_empty());
+    let capabilities = Capabilities::for_charts(api, has_charts).await?;
     let inputs = Inputs {
         api,
         settings,
@@ -120,7 +123,7 @@ async fn examine(
         names,
         nodes: &usable,
         reserved,
-        version,
+        capabilities: &capabilities,
     };
     let run = planned(inputs, &meshes, &trials).await?;
     match capacity::check(api, settings, &usable, reserved, &run.demand).await? {

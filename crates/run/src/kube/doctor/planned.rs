@@ -12,7 +12,7 @@ use crate::instances;
 use crate::kube::api::kinds::{CONFIG_MAP, DEPLOYMENT, JOB, Kind, NODE, POD, SERVICE};
 use crate::kube::api::{ApiClient, ApiError};
 use crate::kube::application::{Front, Instance, Rendered, expected_pods};
-use crate::kube::mesh::{Helm, Resource, items, namespaces, resource, values};
+use crate::kube::mesh::{Capabilities, Helm, Resource, items, namespaces, resource, values};
 use crate::kube::objects::Node;
 use crate::kube::objects::manifests::{self, PodPlacement};
 use crate::kube::objects::names::{GENERATOR, MANAGED, Names, RUN, TrialNames, name_of};
@@ -151,8 +151,8 @@ pub(super) struct Inputs<'a> {
     pub(super) nodes: &'a [Node],
     /// Number of nodes that are reserved for the generators.
     pub(super) reserved: usize,
-    /// Version of Kubernetes.
-    pub(super) version: &'a str,
+    /// What charts ask for about the cluster.
+    pub(super) capabilities: &'a Capabilities,
 }
 
 /// Returns the objects of an instance and the generators of each trial, a probe, and those of the meshes' charts.
@@ -324,7 +324,7 @@ async fn charts(
             .render(
                 release,
                 &values(section, &release.name)?,
-                Some(inputs.version),
+                inputs.capabilities,
             )
             .await?;
         for mut object in rendered.into_iter().flat_map(items) {

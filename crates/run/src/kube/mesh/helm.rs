@@ -12,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::Instant;
 
+use super::capabilities::Capabilities;
 use super::charts::{Charts, Located};
 use crate::environment::EnvironmentError;
 use crate::kube::api::kubeconfig;
@@ -71,34 +72,35 @@ impl Helm {
             .map(drop)
     }
 
-    /// Renders the objects of a release, with its custom resource definitions, for a version of Kubernetes; without
-    /// one, for that which Helm assumes.
+    /// Renders the objects of a release, with its custom resource definitions.
     pub(crate) async fn render(
         &self,
         release: &HelmRelease,
         values: &Value,
-        kubernetes: Option<&str>,
+        capabilities: &Capabilities,
     ) -> Result<Vec<Value>, EnvironmentError> {
         let located = self.located(release.into()).await?;
         let mut arguments = arguments(&["template"], release, &located);
         arguments.extend(["--include-crds", "--skip-tests"]);
-        arguments.extend(
-            kubernetes
-                .iter()
-                .flat_map(|version| ["--kube-version", version]),
-        );
+        arguments.extend(capabilities.options());
         let values = serde_json::to_vec(values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
         let name = format!("helm template {}", release.name);
-        documents(&text).map_err(|found| EnvironmentError::start(name, found))
+        let objects = documents(&text).and_then(|all| match all.iter().all(is_object) {
+            true => Ok(all),
+            false => Err("found a document that is not an object, expected manifests".to_owned()),
+        });
+        objects.map_err(|found| EnvironmentError::start(name, found))
     }
 
-    /// Renders the objects of a user's chart as a release and a namespace of this name, without its tests.
+    /// Renders the objects of a user's chart as a release and a namespace of this name, without its tests. Each has the
+    /// file of its template.
     pub(crate) async fn render_chart(
         &self,
         chart: &Chart,
         name: &str,
-    ) -> Result<Vec<Value>, EnvironmentError> {
+        capabilities: &Capabilities,
+    ) -> Result<Vec<(String, Vec<Value>)>, EnvironmentError> {
         let located = self.located(chart.into()).await?;
         let mut arguments = vec!["template", name, &located.chart, "--namespace", name];
         arguments.extend(["--include-crds", "--skip-tests"]);
@@ -107,10 +109,17 @@ impl Helm {
         }
         arguments.extend(["--values", "-"]);
         arguments.extend(&located.options);
+        arguments.extend(capabilities.options());
         let values = serde_json::to_vec(&chart.values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
         let name = format!("helm template {name}");
-        documents(&text).map_err(|found| EnvironmentError::start(name, found))
+        let parts = templates(&text).into_iter().map(|(file, text)| {
+            let file = file.unwrap_or(&name).to_owned();
+            let objects = documents(&text);
+            let objects = objects.map_err(|found| EnvironmentError::start(file.clone(), found))?;
+            Ok((file, objects))
+        });
+        parts.collect()
     }
 
     /// Uninstalls a release. Succeeds if the release does not exist.
@@ -204,6 +213,29 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple_with_options(text, options).map_err(|e| e.to_string())
 }
 
+/// Splits Helm's output into documents, each with the file of its template, which is a comment.
+fn templates(text: &str) -> Vec<(Option<&str>, String)> {
+    let mut parts = vec![(None, String::new())];
+    for line in text.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            parts.push((None, String::new()));
+        }
+        if let Some(part) = parts.last_mut() {
+            if let Some(file) = line.strip_prefix("# Source: ") {
+                part.0 = part.0.or(Some(file.trim()));
+            }
+            part.1 += line;
+        }
+    }
+    parts
+}
+
+/// Whether a document has the shape of an object, whose namespace can be set.
+fn is_object(document: &Value) -> bool {
+    let metadata = document.get("metadata").unwrap_or(&Value::Null);
+    document.is_object() && (metadata.is_object() || metadata.is_null())
+}
+
 /// Arguments for a release with its chart.
 fn arguments<'a>(
     command: &[&'a str],
@@ -249,6 +281,11 @@ mod tests {
             kinds,
             [json!({"kind": "A"}), json!({"kind": "B", "x": "---\ny\n"})]
         );
+        let parts = templates(text);
+        let files: Vec<&str> = parts.iter().filter_map(|(file, _)| *file).collect();
+        assert_eq!(files, ["a.yaml"]);
+        let each = parts.iter().flat_map(|(_, text)| documents(text).unwrap());
+        assert_eq!(each.collect::<Vec<_>>(), kinds);
         assert!(documents("a: [").is_err());
         let twice = documents("labels: {a: 1}\nb: 2\nlabels: {c: 3, c: 4}\n").unwrap();
         assert_eq!(twice, [json!({"labels": {"c": 4}, "b": 2})]);

@@ -10,6 +10,7 @@ use tare_model::graph::ServiceGraph;
 use tare_model::mesh::MeshKubernetes;
 use tare_model::plan::KubernetesSettings;
 
+use super::capabilities::Capabilities;
 use super::helm::Helm;
 use super::install::values;
 use crate::environment::EnvironmentError;
@@ -28,26 +29,38 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 #[derive(Default)]
 pub struct MeshRole {
     rights: Rights,
+    /// What was assumed about the cluster when the charts were rendered.
+    assumption: Option<String>,
     /// Rules of the charts' own roles, as JSON, without duplicates.
     granted: BTreeSet<String>,
 }
 
 /// Returns the role that the installation of these meshes and the application of this graph need; empty if tare creates
-/// none of their objects. Helm renders their charts; no request is sent to a cluster.
+/// none of their objects. Helm renders their charts; no request is sent to a cluster, so its version is assumed.
 ///
 /// # Errors
-/// When a chart or the application cannot be rendered.
+/// When a chart or the application cannot be rendered, or a run would refuse an object of the application.
 pub async fn mesh_role(
     settings: &KubernetesSettings,
     meshes: &[&MeshKubernetes],
     graph: Option<&ServiceGraph>,
+) -> Result<MeshRole, EnvironmentError> {
+    mesh_role_for(settings, meshes, graph, &Capabilities::assumed()).await
+}
+
+/// Returns the role of [`mesh_role`] for a cluster.
+pub(crate) async fn mesh_role_for(
+    settings: &KubernetesSettings,
+    meshes: &[&MeshKubernetes],
+    graph: Option<&ServiceGraph>,
+    capabilities: &Capabilities,
 ) -> Result<MeshRole, EnvironmentError> {
     let helm = Helm::new(settings);
     let (mut charts, mut manifests) = (Vec::new(), Vec::new());
     for mesh in meshes {
         for release in &mesh.releases {
             let values = values(mesh, &release.name)?;
-            let objects = helm.render(release, &values, None).await?;
+            let objects = helm.render(release, &values, capabilities).await?;
             charts.extend(objects.into_iter().flat_map(items));
         }
         // A mesh's own manifests are applied only if it is installed, those for instances always.
@@ -62,7 +75,12 @@ pub async fn mesh_role(
     if let Some(graph) = graph
         && let Some(application) = &graph.application
     {
-        role.add_application(&application::objects(&helm, application, graph).await?);
+        let objects = application::objects(&helm, application, graph, capabilities).await?;
+        role.add_application(&objects);
+    }
+    let application = graph.and_then(|graph| graph.application.as_ref());
+    if !charts.is_empty() || application.is_some_and(|a| a.chart.is_some()) {
+        role.assumption = capabilities.assumption();
     }
     Ok(role)
 }
@@ -116,6 +134,7 @@ impl MeshRole {
         manifests.iter().for_each(|o| add(o, &MANIFEST_VERBS));
         Self {
             rights,
+            assumption: None,
             granted: granted(charts),
         }
     }
@@ -140,6 +159,9 @@ impl MeshRole {
              # their own roles grant, because nobody may create a role with more rights than their own.\n\
              apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: tare-meshes\nrules:\n",
         );
+        if let Some(assumption) = &self.assumption {
+            out = out.replacen("---\n", &format!("---\n# {assumption}\n"), 1);
+        }
         for ((group, plural), verbs) in &self.rights.0 {
             let verbs: Vec<&str> = verbs.iter().copied().collect();
             let _ = writeln!(
@@ -226,6 +248,15 @@ fn plural(kind: &str) -> String {
     }
 }
 
+/// Whether a rule of a role has what the API server expects: verbs, and resources of groups or paths.
+pub(crate) fn is_rule(rule: &Value) -> bool {
+    let has = |key: &str| {
+        let list = rule.get(key).and_then(Value::as_array);
+        list.is_some_and(|all| !all.is_empty() && all.iter().all(Value::is_string))
+    };
+    has("verbs") && (has("nonResourceURLs") || (has("apiGroups") && has("resources")))
+}
+
 /// Returns the rules of the charts' own roles, and the right to bind the other roles that they use.
 fn granted(objects: &[Value]) -> BTreeSet<String> {
     let of = |kinds: [&'static str; 2]| {
@@ -239,6 +270,7 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
     let mut rules: BTreeSet<String> = of(["ClusterRole", "Role"])
         .filter_map(|r| r["rules"].as_array())
         .flatten()
+        .filter(|rule| is_rule(rule))
         .map(Value::to_string)
         .collect();
     for binding in of(["ClusterRoleBinding", "RoleBinding"]) {
@@ -246,7 +278,9 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
             text(binding, "/roleRef/kind"),
             text(binding, "/roleRef/name"),
         );
-        if !own.contains(&(kind, name)) {
+        // The API server refuses a binding without a role.
+        let is_complete = !kind.is_empty() && !name.is_empty();
+        if is_complete && !own.contains(&(kind, name)) {
             let rule = json!({"apiGroups": [RBAC], "resources": [plural(kind)],
                 "resourceNames": [name], "verbs": ["bind"]});
             rules.insert(rule.to_string());
@@ -292,6 +326,10 @@ mod tests {
                 "metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "own"}}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
                 "metadata": {"name": "c"}, "roleRef": {"kind": "ClusterRole", "name": "foreign"}}),
+            // The API server refuses these.
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "d"}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "e"},
+                "rules": [7, {"verbs": ["get"]}]}),
         ];
         let waypoint = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
         let role = MeshRole::new(&objects, std::slice::from_ref(&waypoint));

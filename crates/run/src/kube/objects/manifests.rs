@@ -412,6 +412,22 @@ pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &st
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
 }
 
+/// Pod of a probe in the place of the generators: in their namespace, and in the mesh like them.
+pub(crate) fn probe_of_generators(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    join: Option<&Join>,
+    name: &str,
+) -> Value {
+    let mut pod = probe(names, settings, name);
+    mount_token(&mut pod["spec"], join);
+    let labels = pod["metadata"]["labels"].clone();
+    pod["metadata"] = metadata(settings, labels, join);
+    pod["metadata"]["name"] = name.into();
+    pod["metadata"]["namespace"] = names.load().into();
+    pod
+}
+
 /// Pod that checks a node for `tare doctor --deep`, bound to the node. Its specification is in the ConfigMap `map`. With
 /// `as_agent`, it has the privileges of an agent.
 pub(crate) fn node_check(

@@ -98,6 +98,9 @@ async fn create_application(
         let events = &deployment.events;
         events.push(EventKind::ApplicationChanged, title, change);
     }
+    for (title, note) in &rendered.notes {
+        deployment.events.push(EventKind::OwnLoad, title, note);
+    }
     let mut phases = [Vec::new(), Vec::new()];
     for index in 0..workload.instances {
         let namespace = deployment.names.instance(index);

@@ -72,6 +72,8 @@ pub struct Deployment {
     pub(crate) application: Option<Arc<Rendered>>,
     /// Its DaemonSets with their paths: only their status has the number of their pods.
     pub(crate) daemon_sets: Vec<(String, Value)>,
+    /// How it answered requests from the namespace of the generators.
+    pub(crate) answered: Option<String>,
     /// Number of its other pods.
     pub(crate) other_pods: usize,
     /// A lower bound of the size of the load's requests to TCP services, in bytes; `None` if it calls none.

@@ -1,5 +1,6 @@
 //! One trial: the application, the generators, the proofs, and the records of the trial.
 
+mod answered;
 mod artifacts;
 pub(crate) mod churn;
 mod container_watch;

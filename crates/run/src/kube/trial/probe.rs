@@ -1,10 +1,12 @@
-//! Requests from a probe: a pod of tare outside the mesh. It runs `tare probe`, and is deleted when its results are read.
+//! Requests from a probe: a pod of tare outside the mesh, or in the place of the generators. It runs `tare probe`, and is deleted when its results are read.
 
 use std::future::pending;
 use std::time::Duration;
 
+use tare_model::mesh::Join;
 use tare_model::plan::KubernetesSettings;
 use tare_model::probe::{self, ProbeRequest, ProbeResult, ProbeSpec};
+use tare_model::trial::EventKind;
 use tokio::sync::mpsc;
 
 use super::events::Events;
@@ -23,6 +25,8 @@ const ATTEMPTS_MAX: u32 = 2;
 /// How long after the longest possible end of a probe its records may arrive.
 const RECORDS_WITHIN: Duration = Duration::from_secs(30);
 const BUFFERED_LINES_MAX: usize = 64;
+/// Most bytes of the records of a probe.
+const RECORDS_BYTES_MAX: usize = 64 << 20;
 
 /// Returns a GET request that keeps this many bytes of the body.
 pub(crate) fn get(
@@ -53,6 +57,15 @@ pub(crate) fn words(result: &ProbeResult) -> String {
     }
 }
 
+/// Where a probe is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// Outside the mesh, in the namespace of the agents.
+    Outside,
+    /// In the namespace of the generators, where pods join the mesh like them.
+    OfGenerators(Option<&'a Join>),
+}
+
 /// Creates probe pods, one after the other.
 #[derive(Debug)]
 pub(crate) struct Prober {
@@ -81,6 +94,19 @@ impl Prober {
         requests: Vec<ProbeRequest>,
         first: usize,
     ) -> Result<Vec<ProbeResult>, EnvironmentError> {
+        self.send_from(api, settings, Place::Outside, requests, first)
+            .await
+    }
+
+    /// Sends requests from a probe in a place; otherwise like [`Self::send`].
+    pub(crate) async fn send_from(
+        &mut self,
+        api: &ApiClient,
+        settings: &KubernetesSettings,
+        place: Place<'_>,
+        requests: Vec<ProbeRequest>,
+        first: usize,
+    ) -> Result<Vec<ProbeResult>, EnvironmentError> {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
@@ -89,12 +115,12 @@ impl Prober {
             requests,
             first,
         };
-        let namespace = self.names.agents();
+        let namespace = self.namespace(place);
         let mut last = String::new();
         for _ in 0..ATTEMPTS_MAX {
             self.count += 1;
             let name = format!("probe-{}", self.count);
-            let results = self.attempt(api, settings, &name, &spec).await;
+            let results = self.attempt(api, settings, place, &name, &spec).await;
             // If this fails, the pod is deleted with its namespace.
             let _ = api.delete(POD, Some(&namespace), &name).await;
             match results? {
@@ -106,27 +132,41 @@ impl Prober {
         Err(EnvironmentError::start("the probe pod", found))
     }
 
+    fn namespace(&self, place: Place<'_>) -> String {
+        match place {
+            Place::Outside => self.names.agents(),
+            Place::OfGenerators(_) => self.names.load(),
+        }
+    }
+
     /// Creates the pod and reads its results. Fails inside with what is wrong with its records.
     async fn attempt(
         &self,
         api: &ApiClient,
         settings: &KubernetesSettings,
+        place: Place<'_>,
         name: &str,
         spec: &ProbeSpec,
     ) -> Result<Result<Vec<ProbeResult>, String>, EnvironmentError> {
         let names = &self.names;
-        let namespace = names.agents();
+        let namespace = self.namespace(place);
         let files = [(
             "0.json".to_owned(),
             serde_json::to_string(spec).unwrap_or_default(),
         )];
         let map = manifests::config_map(names, &namespace, name, &files);
         api.apply(CONFIG_MAP, &map).await?;
-        let created = api
-            .apply(POD, &manifests::probe(names, settings, name))
-            .await?;
+        let pod = match place {
+            Place::Outside => manifests::probe(names, settings, name),
+            Place::OfGenerators(join) => {
+                manifests::probe_of_generators(names, settings, join, name)
+            }
+        };
+        let created = api.apply(POD, &pod).await?;
         let title = format!("{namespace}/{name}");
-        if let Some(other) = Pod(&created).injected().first() {
+        if matches!(place, Place::Outside)
+            && let Some(other) = Pod(&created).injected().first()
+        {
             let found = format!(
                 "another program added the container {other} to it, so it is not outside the mesh; \
              exclude the namespace of tare's agents from the injection of sidecars"
@@ -167,7 +207,8 @@ pub(crate) async fn records(
     within: Duration,
 ) -> Vec<String> {
     let (sender, mut lines) = mpsc::channel(BUFFERED_LINES_MAX);
-    let mut all = Vec::new();
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    let (worker, reported) = (log.worker.clone(), events.clone());
     let follow = async {
         log.follow(api.clone(), sender, events).await;
         pending::<()>().await;
@@ -175,6 +216,12 @@ pub(crate) async fn records(
     let collect = async {
         while let Some(line) = lines.recv().await {
             let is_last = line.text.starts_with("{\"type\":\"final\"");
+            bytes += line.text.len();
+            if bytes > RECORDS_BYTES_MAX {
+                let found = format!("its log is larger than {} MiB", RECORDS_BYTES_MAX >> 20);
+                reported.push(EventKind::Incomplete, &worker, found);
+                break;
+            }
             all.push(line.text);
             if is_last {
                 break;

@@ -1,10 +1,9 @@
 //! Waits until the application of a trial is ready, and finds out why it is not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::probe::{ProbeRequest, ProbeResult};
 use tare_model::trial::EventKind;
 use tokio::time::Instant;
 
@@ -12,21 +11,16 @@ use super::deploy::Inputs;
 use super::deployment::Deployment;
 use super::pod_log::last_output;
 use super::prove::instance_proxies;
-use super::{entry, probe};
+use super::{answered, entry};
 use crate::environment::EnvironmentError;
 use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError};
-use crate::kube::application::{expected_pods, gets};
+use crate::kube::application::expected_pods;
 use crate::kube::objects::Pod;
 use crate::kube::objects::names::ROLE;
 use crate::kube::wait::wait;
 
 const POLL: Duration = Duration::from_millis(500);
-/// How long an endpoint of a ready application may fail.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// Time limit of one request to an endpoint.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-const ANSWER_BYTES_MAX: usize = 200;
 
 /// Waits until every pod is ready and has its sidecar, and until the proxies of instances and the entry are
 /// ready.
@@ -79,7 +73,7 @@ pub(crate) async fn wait_ready(
         entry::answers(inputs, deployment, left()).await?;
     }
     match deployment.application.is_some() {
-        true => endpoints_answer(inputs, deployment).await,
+        true => answered::prove(inputs, deployment).await,
         false => Ok(()),
     }
 }
@@ -122,59 +116,6 @@ async fn wait_instance_proxies(
         })
     });
     Ok(waited.await?.is_ok())
-}
-
-/// Requests each endpoint of the mix from the pods of the entry points, through a probe. A mesh that refuses plain text
-/// would refuse these requests.
-async fn endpoints_answer(
-    inputs: Inputs<'_>,
-    deployment: &mut Deployment,
-) -> Result<(), EnvironmentError> {
-    if deployment.is_strict() {
-        return Ok(());
-    }
-    let mut requests = Vec::new();
-    let mut asked = Vec::new();
-    for endpoint in gets(inputs.workload()) {
-        let Some(front) = deployment.fronts.get(&endpoint.service) else {
-            continue;
-        };
-        let mut tested = BTreeSet::new();
-        // One pod of each instance.
-        for (index, pod) in deployment.pods.iter().map(Pod).enumerate() {
-            if !front.has(pod) || !tested.insert(pod.namespace()) {
-                continue;
-            }
-            let Some(address) = front.port_of(pod).and_then(|port| pod.address(port)) else {
-                let found = "found no port of this pod for its Service, expected a number or the name of a port";
-                return Err(EnvironmentError::start(pod.title(), found));
-            };
-            let (host, path) = (deployment.authority(pod), &endpoint.path);
-            requests.push(ProbeRequest {
-                retry_ns: ANSWERS_WITHIN.as_nanos() as u64,
-                ..probe::get(address, host, path, ANSWER_WITHIN, ANSWER_BYTES_MAX)
-            });
-            asked.push((index, path.clone()));
-        }
-    }
-    let results = deployment
-        .prober
-        .send(inputs.api, inputs.settings, requests, 0)
-        .await?;
-    let is_error = |result: &ProbeResult| !result.as_ref().is_ok_and(|a| a.status < 400);
-    let mut results = asked.into_iter().zip(results);
-    let Some(((index, path), result)) = results.find(|(_, result)| is_error(result)) else {
-        return Ok(());
-    };
-    let pod = Pod(&deployment.pods[index]);
-    let own = pod.containers();
-    let own = own.iter().find(|c| pod.is_own(c.name()));
-    let output = match own {
-        Some(container) => last_output(inputs.api, pod, container.name()).await,
-        None => String::new(),
-    };
-    let found = format!("GET {path}: {}{output}", probe::words(&result));
-    Err(EnvironmentError::start(pod.title(), found))
 }
 
 /// Recreates the pods without their sidecar, because they were created before the mesh's injector was

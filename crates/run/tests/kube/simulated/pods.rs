@@ -1,5 +1,6 @@
 //! What pods and kubelets of the simulated cluster do: their logs, summaries and ends.
 
+use hyper::StatusCode;
 use serde_json::{Value, json};
 use tare_analysis::proxy_config::settings_of;
 use tare_model::load::LoadSpec;
@@ -11,7 +12,7 @@ use tare_model::watch::{WatchRecord, WatchSpec, Watched};
 use tare_model::writer::RecordWriter;
 
 use super::port_forward::Behind;
-use super::server::{World, role};
+use super::server::{Answer, World, message, reply, role};
 
 impl World {
     /// Returns the numbered records of a worker.
@@ -33,7 +34,11 @@ impl World {
         let spec = self.objects[&map]["data"][&file].as_str()?;
         let lines = match role.as_str() {
             "agent" => tare_fake::agent_records(&serde_json::from_str(spec).ok()?, 0.05, 0.0),
-            "probe" => self.probe_records(&serde_json::from_str(spec).ok()?),
+            "probe" => {
+                let containers = pod["spec"]["containers"].as_array()?;
+                let in_mesh = containers.iter().any(|c| c["name"] == "istio-proxy");
+                self.probe_records(&serde_json::from_str(spec).ok()?, in_mesh)
+            }
             "watcher" => self.watch_records(&serde_json::from_str(spec).ok()?),
             "node-check" => self.deep.records(pod)?,
             _ => {
@@ -92,10 +97,10 @@ impl World {
     }
 
     /// Returns the records of a probe. Proxies serve their counters at `/metrics`; all other requests are in plain text.
-    fn probe_records(&self, spec: &ProbeSpec) -> Vec<String> {
+    fn probe_records(&self, spec: &ProbeSpec, in_mesh: bool) -> Vec<String> {
         let mut records = RecordWriter::new(Vec::new());
         let hello = ProbeRecord::Hello(Hello::new("probe", 1));
-        let results = spec.requests.iter().map(|r| self.probed(r).into());
+        let results = spec.requests.iter().map(|r| self.probed(r, in_mesh).into());
         for record in std::iter::once(hello).chain(results) {
             records.write(&record).unwrap();
         }
@@ -128,7 +133,7 @@ impl World {
         records.finish_lines(|checksum| WatchRecord::Final { checksum })
     }
 
-    fn probed(&self, request: &ProbeRequest) -> ProbeResult {
+    fn probed(&self, request: &ProbeRequest, in_mesh: bool) -> ProbeResult {
         let fails = |kind, found: &str| {
             let found = found.to_owned();
             Err(ProbeFailure { kind, found })
@@ -141,7 +146,8 @@ impl World {
                 ..request.answer(status, "", false)
             });
         }
-        let exists = self.objects.values().any(|o| o["status"]["podIP"] == ip);
+        let has_ip = |o: &Value| o["status"]["podIP"] == ip || o["spec"]["clusterIP"] == ip;
+        let exists = self.objects.values().any(has_ip);
         if self.is_isolated || !exists {
             return fails(FailureKind::Timeout, "no connection within 4 s");
         }
@@ -162,7 +168,10 @@ impl World {
                     &format!("istio_requests_total{{reporter=\"destination\"}} {count}\n"),
                 )
             }
-            _ if self.refuses_plain_text => fails(FailureKind::Reset, "connection reset"),
+            _ if self.refuses_plain_text && !in_mesh => {
+                fails(FailureKind::Reset, "connection reset")
+            }
+            _ if self.policy_refuses => answers(403, "RBAC: access denied"),
             "/tare/ready" => answers(200, ""),
             _ => match &self.answer {
                 Some((status, body)) => answers(*status, body),
@@ -190,6 +199,16 @@ impl World {
         last["checksum"] = checksum.hex().into();
         lines.push(last.to_string());
         lines
+    }
+
+    /// Responds to a request for a kubelet's summary.
+    pub(super) fn kubelet(&mut self, node: &str) -> Answer {
+        if self.summaries_left == Some(0) {
+            let found = "error trying to reach service";
+            return message(StatusCode::SERVICE_UNAVAILABLE, found);
+        }
+        self.summaries_left = self.summaries_left.map(|left| left - 1);
+        reply(StatusCode::OK, &self.summary(node))
     }
 
     /// Returns a kubelet's summary, in which every container has used its cores since 2020.

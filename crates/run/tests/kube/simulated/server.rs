@@ -16,16 +16,17 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
 use super::deep_faults::DeepFaults;
+use super::foreign::Numbers;
 use super::gateways::Gateways;
 use super::port_forward::forward;
-use super::query::{decoded, is_list, kinds, selected};
+use super::query::{containers, decoded, discovery, is_list, selected, wrong_type};
 use super::rbac::{Right, Roles};
 
 /// The media type with which a client asks for a list of metadata.
 const METADATA: &[u8] = b"application/json;as=PartialObjectMetadataList";
 
 /// The simulated cluster and its faults.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct World {
     /// Objects by path.
     pub(crate) objects: BTreeMap<String, Value>,
@@ -44,6 +45,8 @@ pub(crate) struct World {
     pub(crate) crashes: bool,
     /// Whether the ports of applications reset the connections of probes.
     pub(crate) refuses_plain_text: bool,
+    /// Whether a policy of the application refuses requests of other namespaces.
+    pub(crate) policy_refuses: bool,
     /// Whether probes reach no pod, as behind a network policy.
     pub(crate) is_isolated: bool,
     /// The next probes, of this number, are evicted before they start.
@@ -96,6 +99,9 @@ pub(crate) struct World {
     pub(crate) volume: PathBuf,
     /// The next transfers, of this number, break in the middle.
     pub(crate) broken_transfers: usize,
+    pub(crate) foreign: Option<Numbers>,
+    /// The answer to every request.
+    pub(crate) answer_of_all: Option<Value>,
     version: u64,
 }
 
@@ -243,7 +249,7 @@ impl World {
                 "conditions": [{"type": "Ready", "status": "True"}]});
             return;
         }
-        if self.injects_probes && role(pod) == "probe" {
+        if (self.injects_probes || joins) && role(pod) == "probe" {
             let containers = pod["spec"]["containers"].as_array_mut().unwrap();
             containers.push(json!({"name": "istio-proxy"}));
         }
@@ -386,13 +392,7 @@ pub(crate) fn role(pod: &Value) -> &str {
     role.unwrap_or_default()
 }
 
-fn containers(spec: &Value) -> Vec<String> {
-    let all = spec["containers"].as_array().into_iter().flatten();
-    all.filter_map(|c| c["name"].as_str().map(str::to_owned))
-        .collect()
-}
-
-type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<Full<Bytes>>;
 
 fn watches(parts: &Parts) -> bool {
     parts.uri.query().is_some_and(|q| q.contains("watch=true"))
@@ -422,13 +422,13 @@ async fn watch(world: &Mutex<World>, selector: &str) -> Answer {
     }
 }
 
-fn reply(status: StatusCode, body: &Value) -> Answer {
+pub(super) fn reply(status: StatusCode, body: &Value) -> Answer {
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = status;
     response
 }
 
-fn message(status: StatusCode, message: &str) -> Answer {
+pub(super) fn message(status: StatusCode, message: &str) -> Answer {
     reply(status, &json!({"message": message}))
 }
 
@@ -479,20 +479,27 @@ async fn answer(
             None => watch(&world, &selector).await,
         });
     }
-    let mut world = world.lock().unwrap();
-    let answer = world.answer(&parts, &path, &selector, &body);
-    world.bytes += answer.size_hint().exact().unwrap() as usize;
-    Ok(answer)
-}
-
-/// Returns why server-side apply refuses a Secret; the message contains its value.
-fn wrong_type(object: &Value) -> Option<String> {
-    let mut entries = object["stringData"].as_object()?.iter();
-    let (key, value) = entries.find(|(_, value)| !value.is_string())?;
-    Some(format!(
-        "failed to create typed patch object: .stringData.{key}: expected string, got \
-         &value.valueUnstructured{{Value:{value}}}"
-    ))
+    let answer = {
+        let mut world = world.lock().unwrap();
+        let mut answer = world.answer(&parts, &path, &selector, &body);
+        if let Some(value) = &world.answer_of_all {
+            answer = reply(StatusCode::OK, value);
+        }
+        world.bytes += answer.size_hint().exact().unwrap() as usize;
+        if world.foreign.is_none() {
+            return Ok(answer);
+        }
+        answer
+    };
+    let status = answer.status();
+    let bytes = answer.into_body().collect().await?.to_bytes();
+    let Ok(mut value) = serde_json::from_slice(&bytes) else {
+        return Ok(Response::new(Full::new(bytes)));
+    };
+    if let Some(numbers) = &mut world.lock().unwrap().foreign {
+        numbers.change(&mut value);
+    }
+    Ok(reply(status, &value))
 }
 
 /// Responses to requests.
@@ -507,10 +514,8 @@ impl World {
             return message(StatusCode::FORBIDDEN, &why);
         }
         let unknown = self.gateways == Gateways::Unknown && path.contains("/gateway.networking");
-        if let Some(kinds) = kinds(path).filter(|_| !unknown) {
-            let resource = |(kind, plural, namespaced): &(&str, &str, bool)| json!({"kind": kind, "name": plural, "namespaced": namespaced});
-            let resources: Vec<Value> = kinds.iter().map(resource).collect();
-            return reply(StatusCode::OK, &json!({"resources": resources}));
+        if let Some(found) = discovery(path).filter(|_| !unknown) {
+            return reply(StatusCode::OK, &found);
         }
         if let Some(pod) = path.strip_suffix("/log") {
             let annotation =
@@ -552,15 +557,6 @@ impl World {
             Method::PATCH => self.patch(parts, path, body),
             _ => or_not_found(None),
         }
-    }
-
-    fn kubelet(&mut self, node: &str) -> Answer {
-        if self.summaries_left == Some(0) {
-            let found = "error trying to reach service";
-            return message(StatusCode::SERVICE_UNAVAILABLE, found);
-        }
-        self.summaries_left = self.summaries_left.map(|left| left - 1);
-        reply(StatusCode::OK, &self.summary(node))
     }
 
     fn create(&mut self, path: &str, body: &[u8]) -> Answer {

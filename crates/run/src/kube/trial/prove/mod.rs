@@ -28,6 +28,10 @@ pub(crate) async fn before(
     deployment: &mut Deployment,
 ) -> Result<Vec<Proof>, EnvironmentError> {
     let mut proofs = vec![proxies(deployment)];
+    if let Some(seen) = &deployment.answered {
+        let claim = "requests from the namespace of the generators are answered";
+        proofs.push(proof(claim, true, seen.clone()));
+    }
     deployment.instance_proxies = instance_proxies::pods(api, deployment).await?;
     let ready = instance_proxies::ready(deployment, &deployment.instance_proxies);
     proofs.extend(ready);
