@@ -48,7 +48,7 @@ fn indices(series: &[f64]) -> Vec<usize> {
 fn a_step_is_found_with_its_size_and_noise_is_not() {
     let mut rng = Rng::stream(0, 1);
     let noise: Vec<f64> = (0..60).map(|_| 0.05 * normal(&mut rng)).collect();
-    assert_eq!(indices(&noise), []);
+    assert!(indices(&noise).is_empty());
     let step = |i: usize| if i < 40 { 0.0 } else { 0.5 };
     let stepped: Vec<f64> = noise.iter().enumerate().map(|(i, x)| x + step(i)).collect();
     let [found] = levels(&stepped, 0.1).changes[..] else {

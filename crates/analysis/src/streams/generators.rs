@@ -245,7 +245,6 @@ mod tests {
             stream_wait: None,
             message_latency: Some(wire.clone()),
             errors: BTreeMap::new(),
-            refused: Vec::new(),
             endpoints: Vec::new(),
         };
         change(&mut interval);
@@ -278,6 +277,7 @@ mod tests {
             grpc_status: BTreeMap::from([("0".to_owned(), counts.ok)]),
             status: BTreeMap::from([("200".to_owned(), counts.ok)]),
             errors: BTreeMap::new(),
+            refused: Vec::new(),
             endpoints: Vec::new(),
             generator: GeneratorStats {
                 cpu_cores: 0.5,
