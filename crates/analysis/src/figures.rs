@@ -87,7 +87,7 @@ enum Wide {
 impl Wide {
     /// `None` for an interval that is worth printing.
     fn of(low: f64, high: f64) -> Option<Self> {
-        let useless = !(high / low < USELESS);
+        let useless = high / low >= USELESS || (high / low).is_nan();
         useless.then(|| match (low, high) {
             (low, _) if low > 1.0 => Self::AtLeast(ratio_number(low)),
             (_, high) if high < 1.0 => Self::AtMost(ratio_number(high)),
@@ -219,7 +219,7 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
     let (Some(low), Some(high)) = (low, high) else {
         return format!("{}{unit}", significant(value));
     };
-    if !(high - low < AMOUNT_MAX) {
+    if high - low >= AMOUNT_MAX || (high - low).is_nan() {
         return match value.abs() < AMOUNT_MAX {
             true => format!("{}{unit} (no useful interval)", significant(value)),
             false => "no useful interval".to_owned(),

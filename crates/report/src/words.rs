@@ -168,7 +168,7 @@ fn more_blocks(summary: &Summary) -> Option<String> {
         "a longer --budget".to_owned()
     } else {
         let repeats = summary.setup.repeats;
-        let more = repeats.saturating_mul(2).max(10).min(REPEATS_MAX);
+        let more = repeats.saturating_mul(2).clamp(10, REPEATS_MAX);
         if more <= repeats {
             return None;
         }

@@ -136,7 +136,8 @@ mod tests {
             to: Vec::new(),
             styles: false,
         };
-        writeln!(whole, "{} {}", "x\x1b", "µ\u{202e}").unwrap();
+        let (first, second) = ("x\x1b", "µ\u{202e}");
+        writeln!(whole, "{first} {second}").unwrap();
         assert_eq!(whole.to, b"x\\u{1b} \xc2\xb5\\u{202e}\n");
     }
 }

@@ -1,4 +1,8 @@
 //! Applications under load: the graphs of industry applications, generated ones, and programs of the user.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "notes about skipped tests pass the capture of the test harness"
+)]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::Write;

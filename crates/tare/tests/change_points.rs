@@ -24,7 +24,7 @@ fn simulated(seed: u64) -> (Vec<f64>, Vec<usize>) {
     let first = 8 + (rng.next_f64() * (len - 12) as f64) as usize;
     let second = first + 2 + (rng.next_f64() * 20.0) as usize;
     let mut changes = Vec::new();
-    if seed % 4 != 0 {
+    if !seed.is_multiple_of(4) {
         changes.push(first);
     }
     // A level that ends again, in half of the series.

@@ -166,7 +166,7 @@ fn calls<'s>(at: &str, s: &'s Service) -> impl Iterator<Item = (String, &'s Call
 }
 
 /// The calls of an endpoint, and where they are.
-fn calls_of<'s>(at: String, e: &'s ServiceEndpoint) -> impl Iterator<Item = (String, &'s Call)> {
+fn calls_of(at: String, e: &ServiceEndpoint) -> impl Iterator<Item = (String, &Call)> {
     let steps = e.calls.iter().enumerate();
     steps.flat_map(move |(i, step)| {
         let at = format!("{at}.calls[{i}]");
