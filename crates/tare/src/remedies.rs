@@ -103,7 +103,10 @@ fn wrong(tare: &Command, text: &str, of_all: &[String], all: &[String]) -> Vec<S
             in_command = named;
         }
         let option_name = bare(word);
-        let Some(name) = option_name.strip_prefix("--").filter(|n| !n.is_empty()) else {
+        let Some(name) = option_name
+            .strip_prefix("--")
+            .filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic()))
+        else {
             if word.ends_with(['`', '.', ';', ',', ')']) && bare(word) != "tare" {
                 in_command = None;
             }
