@@ -19,6 +19,7 @@ pub mod node_check;
 mod now;
 pub mod probe;
 pub mod proc;
+mod seal;
 mod sidecar;
 pub mod store;
 pub mod transfer;

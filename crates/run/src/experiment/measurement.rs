@@ -352,6 +352,13 @@ impl Measurement {
         if let Some(problem) = problem {
             findings.unsampled(format!("the agent's records: {problem}"));
         }
+        for record in &records {
+            if let AgentRecord::CpuMissing { process, found } = record {
+                let name = spec.processes.get(*process as usize).map(|p| &*p.name);
+                let name = name.unwrap_or_default();
+                findings.lost(format!("CPU of {name} may be missing: {found}"));
+            }
+        }
         findings.resources = tare_analysis::resources::summarise(&spec, &records, cores);
         match &findings.resources {
             None => findings.unsampled("CPU and memory have too few samples".into()),
