@@ -1,6 +1,7 @@
 //! Proxies and programs of the user that consist of several processes: all of them are weighed, proven and ended.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -148,26 +149,50 @@ fn signal(name: &str, pid: u32) {
 }
 
 #[test]
-fn nothing_is_left_after_a_signal_and_the_next_run_removes_the_rest() {
-    for name in ["KILL", "HUP"] {
-        let dir = tempfile::tempdir().unwrap();
-        write_proxies(dir.path());
-        let mut run = start_long_run(dir.path());
-        signal(name, run.id());
-        let status = run.wait().unwrap();
-        let is_empty = || left_behind(dir.path()).is_empty();
-        assert!(within(is_empty), "{name}: {:?}", left_behind(dir.path()));
-        let partial = std::fs::read_dir(dir.path().join("out/trials"))
-            .unwrap()
-            .count();
-        match name {
-            "HUP" => assert_eq!((status.code(), partial), (Some(130), 0)),
-            _ => assert_eq!(partial, 1),
-        }
-    }
+fn a_closed_terminal_ends_the_run_and_all_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    write_proxies(dir.path());
+    let mut run = start_long_run(dir.path());
+    signal("HUP", run.id());
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+    assert_eq!(left_behind(dir.path()), Vec::<String>::new());
+    let partial = std::fs::read_dir(dir.path().join("out/trials")).unwrap();
+    assert_eq!(partial.count(), 0);
 }
 
-/// A program of the user with a zombie, a child that ends during the load, and one that ends soon after the start.
+#[test]
+fn sigkill_leaves_no_process_and_a_resumed_run_removes_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    write_proxies(dir.path());
+    let mut run = start_long_run(dir.path());
+    signal("KILL", run.id());
+    run.wait().unwrap();
+    let is_empty = || left_behind(dir.path()).is_empty();
+    assert!(within(is_empty), "{:?}", left_behind(dir.path()));
+
+    let mut resumed = tare(dir.path());
+    resumed.env("TMPDIR", dir.path());
+    resumed
+        .args(["run", "--resume", "out"])
+        .stderr(Stdio::piped());
+    let mut resumed = resumed.spawn().unwrap();
+    let lines = BufReader::new(resumed.stderr.take().unwrap()).lines();
+    let expected = [", an unfinished trial", ", left by a run that was killed"];
+    let mut missing = expected.to_vec();
+    for line in lines.map_while(Result::ok) {
+        missing.retain(|words| !(line.starts_with("removed ") && line.ends_with(words)));
+        if missing.is_empty() {
+            break;
+        }
+    }
+    signal("TERM", resumed.id());
+    resumed.wait().unwrap();
+    assert_eq!(missing, Vec::<&str>::new());
+    assert!(within(is_empty), "{:?}", left_behind(dir.path()));
+}
+
+/// A program of the user with a zombie, a child that ends during the load, one that ends soon after the start, and an
+/// output of 30 MB.
 const PROGRAM: &str = r#"
 import http.server, subprocess, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -179,6 +204,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"ok")
     def log_message(self, *_):
         pass
+sys.stdout.write(("x" * 99 + "\n") * 300_000)
+print("the last line", flush=True)
 zombie = subprocess.Popen(["true"])
 helper = subprocess.Popen(["sleep", "0.7"])
 host, port = sys.argv[1:]
@@ -215,6 +242,12 @@ load: {rate: 40, connections: 4, arrivals: constant, duration: 1s, warmup: 300ms
         let plane = &result.resources.unwrap().planes[&Plane::Application];
         assert_eq!(plane.processes, 1);
         assert!(plane.cpu_cores > 0.0);
+    }
+    for trial in std::fs::read_dir(dir.path().join("out/trials")).unwrap() {
+        let log = std::fs::read(trial.unwrap().path().join("logs/shop-0-front.log")).unwrap();
+        assert!(log.len() <= 16 << 20, "{} bytes", log.len());
+        assert!(log.starts_with(b"tare: removed the first "));
+        assert!(log.ends_with(b"the last line\n"));
     }
     assert_eq!(left_behind(dir.path()), Vec::<String>::new());
 }
