@@ -183,15 +183,14 @@ impl Tree {
     pub(crate) fn missing(&self) -> Option<String> {
         if let Some(pid) = self.ignoring {
             return Some(format!(
-                "its process {pid} ignores the end of its children (SIGCHLD), so that Linux drops their CPU time; a \
-                 program that waits for its children can be measured"
+                "its process {pid} ignores the end of its children (SIGCHLD), so that Linux drops their CPU time"
             ));
         }
         let dropped_ns = self.dropped_ns - self.dropped_before_ns;
         (dropped_ns > 0).then(|| {
             format!(
                 "processes have ended for which their parents did not wait, so that Linux dropped their CPU time: at \
-                 least {:.2} s was read before; a program that waits for its children can be measured",
+                 least {:.2} s was read before",
                 dropped_ns as f64 / 1e9
             )
         })

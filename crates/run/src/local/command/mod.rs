@@ -41,6 +41,12 @@ pub(super) fn env(mark: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(MARK.to_owned(), mark.to_owned())])
 }
 
+/// Whether a message is about an address that is in use.
+pub(super) fn is_in_use(message: &str) -> bool {
+    let message = message.to_lowercase();
+    IN_USE.iter().any(|words| message.contains(words))
+}
+
 /// A program to start.
 pub(super) struct Program {
     /// The program and its arguments.
@@ -187,8 +193,7 @@ impl Program {
         if self.has_own_network {
             return String::new();
         }
-        let how = how.to_lowercase();
-        let in_use = IN_USE.iter().any(|words| how.contains(words));
+        let in_use = is_in_use(how);
         let deployment = Path::new(&self.mark).parent().unwrap_or(Path::new("/"));
         let programs = sockets::with_variable(MARK, &deployment.display().to_string());
         let mut programs = programs

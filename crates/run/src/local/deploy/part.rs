@@ -33,6 +33,10 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL_FIRST: Duration = Duration::from_millis(5);
 const POLL_MAX: Duration = Duration::from_millis(100);
 
+/// Why a port of a proxy can be in use.
+const SHARED_PORTS: &str = "; all proxies of a trial share one network: a port besides `{listen}` must be another one for \
+                            each of them, or a Unix socket in `{dir}`";
+
 /// A process of a pod.
 pub(super) struct Part {
     pub(super) name: String,
@@ -151,10 +155,17 @@ impl Part {
             Role::Datastore(server) => ready_when(process, || server.ready()).await,
         };
         let name = self.name.clone();
-        ready.map_err(|found| match process.has_ended() {
-            true => EnvironmentError::Start { name, found },
-            false => EnvironmentError::NotReady { name, found },
-        })
+        let is_proxy = matches!(self.role, Role::Exec { .. });
+        let hint = |found: String| match is_proxy && command::is_in_use(&found) {
+            true => found + SHARED_PORTS,
+            false => found,
+        };
+        ready
+            .map_err(hint)
+            .map_err(|found| match process.has_ended() {
+                true => EnvironmentError::Start { name, found },
+                false => EnvironmentError::NotReady { name, found },
+            })
     }
 
     /// The name and the mark of a program of the user, also of a proxy.
