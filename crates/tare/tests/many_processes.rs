@@ -33,7 +33,11 @@ def forward(source, target):
 def work():
     while True:
         client, _ = listener.accept()
-        server = socket.create_connection(address(sys.argv[2]))
+        try:
+            server = socket.create_connection(address(sys.argv[2]))
+        except OSError:
+            client.close()
+            continue
         for stream in (client, server):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         threading.Thread(target=forward, args=(client, server), daemon=True).start()

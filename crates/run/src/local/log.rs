@@ -174,6 +174,6 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("tare: removed the first "), "{text}");
-        assert_eq!(lines[1..], ["line 198", "line 199", "more"]);
+        assert_eq!(lines[1..], ["line 197", "line 198", "line 199", "more"]);
     }
 }

@@ -53,8 +53,8 @@ const LOOP: &str = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
 #[test]
 fn processes_at_any_depth_count_while_they_run_and_after_they_have_ended() {
     let script = format!(
-        "echo ready; read x; {LOOP}; sh -c 'sh -c \"{LOOP}\"; true'; echo done; read x; \
-         sh -c 'sleep 600; true' & echo more; wait"
+        "export LOOP='{LOOP}'; echo ready; read x; eval \"$LOOP\"; sh -c 'sh -c \"$LOOP\"; true'; echo done; \
+         read x; sh -c 'sleep 600; true' & echo more; wait"
     );
     let mut keeper = Keeper::start("sh", &script);
     let pid = keeper.child.id();
