@@ -151,10 +151,7 @@ impl Tree {
         let mut next: VecDeque<u32> = children(self.pid).into();
         let mut is_quiet = true;
         let mut rest: Vec<u32> = self.members.keys().copied().collect();
-        loop {
-            let Some(pid) = next.pop_front().or_else(|| rest.pop()) else {
-                break;
-            };
+        while let Some(pid) = next.pop_front().or_else(|| rest.pop()) {
             if reading.members.contains_key(&pid) {
                 continue;
             }
