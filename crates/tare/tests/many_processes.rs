@@ -1,7 +1,6 @@
 //! Proxies and programs of the user that consist of several processes: all of them are weighed, proven and ended.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -174,24 +173,30 @@ fn sigkill_leaves_no_process_and_a_resumed_run_removes_the_rest() {
     let is_empty = || left_behind(dir.path()).is_empty();
     assert!(within(is_empty), "{:?}", left_behind(dir.path()));
 
+    let said = dir.path().join("said.txt");
     let mut resumed = tare(dir.path());
     resumed.env("TMPDIR", dir.path());
-    resumed
-        .args(["run", "--resume", "out"])
-        .stderr(Stdio::piped());
-    let mut resumed = resumed.spawn().unwrap();
-    let lines = BufReader::new(resumed.stderr.take().unwrap()).lines();
+    resumed.args(["run", "--resume", "out"]);
+    let mut resumed = resumed
+        .stderr(std::fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
     let expected = [", an unfinished trial", ", left by a run that was killed"];
-    let mut missing = expected.to_vec();
-    for line in lines.map_while(Result::ok) {
-        missing.retain(|words| !(line.starts_with("removed ") && line.ends_with(words)));
-        if missing.is_empty() {
-            break;
-        }
-    }
+    let missing = || {
+        let text = std::fs::read_to_string(&said).unwrap();
+        let is_said = |words: &&str| {
+            text.lines()
+                .any(|l| l.starts_with("removed ") && l.ends_with(*words))
+        };
+        let missing = expected.iter().filter(|words| !is_said(words));
+        missing
+            .map(|words| format!("{words}: {text}"))
+            .collect::<Vec<_>>()
+    };
+    within(|| missing().is_empty());
     signal("TERM", resumed.id());
     resumed.wait().unwrap();
-    assert_eq!(missing, Vec::<&str>::new());
+    assert_eq!(missing(), Vec::<String>::new());
     assert!(within(is_empty), "{:?}", left_behind(dir.path()));
 }
 
