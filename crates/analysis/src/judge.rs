@@ -6,7 +6,7 @@ use tare_model::trial::{Event, EventKind, ProcessUse, Proof, Resources};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_model::worker::Plane;
 
-use crate::{run_queue, throttling};
+use crate::{run_queue, throttling, unseen};
 
 /// A trial is suspect if more than this share of all cores was busy (mean over the window), or if
 /// the trial itself used more than this share of the cores that it may run on.
@@ -74,6 +74,11 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     if let Some(resources) = evidence.resources {
         let window_ns = evidence.load.map_or(resources.window_ns, |l| l.window_ns);
         vanished(resources, window_ns, evidence.events, &mut findings);
+        findings.extend(
+            evidence
+                .load
+                .and_then(|load| unseen::finding(resources, load)),
+        );
         machine(resources, &mut findings);
     }
     if evidence.debug_build {

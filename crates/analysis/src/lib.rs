@@ -23,6 +23,7 @@ pub mod streams;
 pub mod summary;
 mod throttling;
 mod trials;
+mod unseen;
 
 pub use blocks::{disturbance, disturbed_steps};
 pub use streams::{AgentStream, LoadStream, StreamError};

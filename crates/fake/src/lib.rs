@@ -35,6 +35,8 @@ const EPOCH_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
 pub enum Fault {
     /// The deployment of this trial fails.
     DoesNotDeploy(u32),
+    /// A service of this trial is not ready in time.
+    NotReady(u32),
     /// The proxies of this trial are not in the path.
     NotMeshed(u32),
     /// The generator is killed in the middle of this trial.
@@ -122,6 +124,12 @@ impl Environment for Fake {
         trial: &TrialSpec,
         dir: &Path,
     ) -> Result<FakeDeployment, EnvironmentError> {
+        if self.has(Fault::NotReady(trial.index)) {
+            return Err(EnvironmentError::NotReady {
+                name: "web".to_owned(),
+                found: "not ready within 60 s".to_owned(),
+            });
+        }
         if self.has(Fault::DoesNotDeploy(trial.index)) {
             return Err(EnvironmentError::Start {
                 name: "app".into(),

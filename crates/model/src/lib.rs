@@ -19,6 +19,7 @@ pub mod plan;
 mod records;
 pub mod rng;
 pub mod schemas;
+pub mod signals;
 mod source;
 pub mod summary;
 pub mod text;

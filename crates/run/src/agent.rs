@@ -14,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::agent_records::AgentRecords;
 use crate::proc::container::{Container, Groups};
-use crate::proc::counters::HardwareCounters;
+use crate::proc::counters::{Counted, HardwareCounters};
 use crate::proc::read::{self, Process, Throttling};
 use crate::proc::stacks::StackSampler;
 use crate::proc::tree::Tree;
@@ -106,7 +106,7 @@ struct Sampler {
     terminated: bool,
 }
 
-/// A sampled process, alone or with its children, or a container by its control group.
+/// A sampled process, the processes below one, or a container by its control group.
 enum Sampled {
     Process(Process),
     Tree(Tree),
@@ -118,7 +118,7 @@ impl Sampled {
     fn new(watched: &WatchedProcess, groups: Option<&Groups>) -> Option<Self> {
         match &watched.container {
             Some(id) => Some(Self::Container(groups?.container(id)?)),
-            None if watched.with_children => Some(Self::Tree(Tree::new(watched.pid))),
+            None if watched.only_below => Some(Self::Tree(Tree::new(watched.pid))),
             None => Some(Self::Process(Process::new(watched.pid))),
         }
     }
@@ -204,8 +204,9 @@ impl Sampler {
             groups,
             throttling: Throttling::own(),
             counters: HardwareCounters::open(spec.processes.iter().map(|w| match w.container {
-                None if !w.with_children => Some(w.pid),
-                _ => None,
+                Some(_) => None,
+                None if w.only_below => Some(Counted::Below(w.pid)),
+                None => Some(Counted::Process(w.pid)),
             })),
             round: PssRound {
                 values: vec![None; spec.processes.len()],
@@ -264,6 +265,13 @@ impl Sampler {
         }
         let own_cpu_ns = last_cpu.saturating_sub(first_cpu).as_nanos() as u64;
         let elapsed_ns = u64::try_from(last_t - first_t.unwrap_or(last_t)).unwrap_or(0);
+        for (process, target) in (0..).zip(&self.processes) {
+            if let Some(Sampled::Tree(tree)) = target
+                && let Some(found) = tree.missing()
+            {
+                records.write(&AgentRecord::CpuMissing { process, found })?;
+            }
+        }
         for (process, found) in self.counters.missing {
             records.write(&AgentRecord::NotCounted { process, found })?;
         }
@@ -295,6 +303,9 @@ impl Sampler {
             let mut sample = target.as_mut().and_then(|t| t.sample(i, last, t_ns));
             if sample.is_none() {
                 *target = None;
+            }
+            if let Some(Sampled::Tree(tree)) = target.as_mut().filter(|_| first) {
+                tree.begin();
             }
             if let Some(sample) = sample.as_mut().filter(|_| first || last) {
                 sample.counters = self.counters.read(i);
@@ -443,7 +454,7 @@ mod tests {
             plane: Plane::Application,
             pid,
             container: None,
-            with_children: false,
+            only_below: false,
         };
         let spec = AgentSpec {
             schema_version: SCHEMA_VERSION,

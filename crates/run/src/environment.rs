@@ -215,6 +215,14 @@ pub enum EnvironmentError {
         /// What was observed, with the last lines of its log.
         found: String,
     },
+    /// A process runs, but was not ready in time. Another attempt most likely fails in the same way.
+    #[error("failed to start {name}: {found}")]
+    NotReady {
+        /// Its name.
+        name: String,
+        /// What was observed, with the last lines of its log.
+        found: String,
+    },
     /// A request to the cluster failed.
     #[error("{0}")]
     Cluster(String),

@@ -21,6 +21,7 @@ mod now;
 pub mod probe;
 pub mod proc;
 pub mod requirements;
+mod seal;
 mod sidecar;
 pub mod store;
 pub mod transfer;

@@ -1,6 +1,8 @@
 //! Writes a run directory. A trial gets its name only when all of it is on disk: it is written
 //! under a `.partial-` name, synced, and renamed.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,7 @@ use tare_model::plan::Plan;
 use tare_model::trial::{Event, EventKind, TrialResult, TrialSpec};
 
 use crate::now::event;
+use crate::seal;
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +124,10 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
 pub struct RunDir {
     path: PathBuf,
     manifest: RunManifest,
+    /// What was found when the run was opened again, for messages.
+    found: Vec<String>,
+    /// Trials whose files were checked.
+    checked: RefCell<BTreeSet<PathBuf>>,
     _lock: File,
 }
 
@@ -153,6 +160,8 @@ impl RunDir {
         Ok(Self {
             path: path.to_owned(),
             manifest,
+            found: Vec::new(),
+            checked: RefCell::default(),
             _lock: lock,
         })
     }
@@ -184,21 +193,45 @@ impl RunDir {
         }
         manifest.plan.check_names().map_err(damaged)?;
         let lock = lock(path)?;
-        let run = Self {
+        let mut run = Self {
             path: path.to_owned(),
             manifest,
+            found: Vec::new(),
+            checked: RefCell::default(),
             _lock: lock,
         };
         let trials = run.path.join(layout::TRIALS);
         fs::create_dir_all(&trials).map_err(io_error("create", &trials))?;
-        for name in names(&trials)?
-            .into_iter()
-            .filter(|n| n.starts_with(layout::PARTIAL_PREFIX))
-        {
-            let partial = trials.join(name);
-            fs::remove_dir_all(&partial).map_err(io_error("remove", &partial))?;
+        for trials in [trials, run.path.join(layout::PROFILES).join(layout::TRIALS)] {
+            if trials.is_dir() {
+                run.look_into(&trials)?;
+            }
         }
         Ok(run)
+    }
+
+    /// Removes the unfinished trials of a folder, and notes those whose files are missing or damaged.
+    fn look_into(&mut self, trials: &Path) -> Result<(), StoreError> {
+        let mut names = names(trials)?;
+        names.sort();
+        for name in names {
+            let dir = trials.join(&name);
+            if name.starts_with(layout::PARTIAL_PREFIX) {
+                fs::remove_dir_all(&dir).map_err(io_error("remove", &dir))?;
+                let words = format!("removed {}, an unfinished trial", dir.display());
+                self.found.push(words);
+            } else if let Err(found) = seal::check(&dir) {
+                let words = format!("{} will be repeated: {found}", dir.display());
+                self.found.push(words);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was found and done when the run was opened again, for messages.
+    #[must_use]
+    pub fn found(&self) -> &[String] {
+        &self.found
     }
 
     /// Adds profile trials to the run.
@@ -303,13 +336,14 @@ impl RunDir {
     }
 
     fn stored(&self, trial: &TrialSpec) -> Option<TrialResult> {
-        let file = self
-            .trials(trial)
-            .join(trial.dir_name())
-            .join(layout::RESULT);
-        let bytes = fs::read(file).ok()?;
+        let dir = self.trials(trial).join(trial.dir_name());
+        let bytes = fs::read(dir.join(layout::RESULT)).ok()?;
         let result: TrialResult = serde_json::from_slice(&bytes).ok()?;
         result.check_windows().ok()?;
+        if !self.checked.borrow().contains(&dir) {
+            seal::check(&dir).ok()?;
+            self.checked.borrow_mut().insert(dir);
+        }
         Some(result)
     }
 
@@ -468,6 +502,8 @@ impl TrialWriter {
             lines.sync()?;
         }
         write_json(&self.path.join(layout::RESULT), result)?;
+        let files = seal::list(&self.path).map_err(io_error("read", &self.path))?;
+        write_atomically(&self.path.join(layout::FILES), files.as_bytes())?;
         if self.target.exists() {
             // Remove an earlier attempt that failed before measurement.
             fs::remove_dir_all(&self.target).map_err(io_error("replace", &self.target))?;

@@ -234,6 +234,14 @@ fn a_program_of_the_user_is_proven_and_weighed_and_its_children_are_ended() {
     assert_eq!(left_behind(dir.path()), Vec::<String>::new());
 }
 
+#[test]
+fn the_example_with_a_datastore_runs() {
+    let valkey = "command -v valkey-server || command -v redis-server";
+    if has(&["sh", "-c", valkey], "Valkey or Redis") {
+        run_example("store.yaml", "true");
+    }
+}
+
 /// Copies the example `shop`, prepares it, and runs a plan of it, shortened.
 fn run_example(plan: &str, prepare: &str) {
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,6 +13,9 @@ use serde_json::Value;
 
 /// The test that acts as the sidecar.
 const SIDECAR: &str = "the_sidecar_of_other_tests";
+
+/// Environment variable with the address of the test that starts sidecars.
+const SPAWNER: &str = "TARE_TEST_SPAWNER";
 
 /// Work of a fixed amount for each request, in a function with a name of its own. It calls nothing, so
 /// that each sample in it has it as the innermost function.
@@ -68,6 +71,40 @@ fn the_sidecar_of_other_tests() {
     }
 }
 
+/// Asks the test for a sidecar, which is then not a process of this one, and runs as long as that.
+#[test]
+#[ignore = "a sidecar of other tests"]
+fn the_client_of_other_tests() {
+    let addresses = std::env::args().filter(|a| a.parse::<SocketAddr>().is_ok());
+    let addresses: Vec<String> = addresses.collect();
+    let mut test = TcpStream::connect(std::env::var(SPAWNER).unwrap()).unwrap();
+    writeln!(test, "{}", addresses.join(" ")).unwrap();
+    let _ = test.read(&mut [0]);
+}
+
+/// Starts sidecars for the clients that connect, and ends them with their clients. Returns its address.
+fn start_spawner() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut client = BufReader::new(client);
+                let mut line = String::new();
+                client.read_line(&mut line).unwrap();
+                let mut sidecar = Command::new(std::env::current_exe().unwrap());
+                let flags = [SIDECAR, "--exact", "--ignored", "--nocapture"];
+                sidecar.args(flags).args(line.split_whitespace());
+                let mut sidecar = sidecar.spawn().unwrap();
+                let _ = client.read(&mut [0]);
+                sidecar.kill().unwrap();
+                sidecar.wait().unwrap();
+            });
+        }
+    });
+    address
+}
+
 /// Writes the plan and its mesh file: the proxy of these tests, its variant with the planted function, and one
 /// whose work is done by a process that tare has not started.
 fn write_plan(dir: &Path, meshes: &str) {
@@ -75,13 +112,14 @@ fn write_plan(dir: &Path, meshes: &str) {
     let program = program.display();
     let arguments =
         format!("{SIDECAR}, --exact, --ignored, --nocapture, '{{listen}}', '{{upstream}}'");
+    let escaped = arguments.replace(SIDECAR, "the_client_of_other_tests");
     let mesh = format!(
         "name: proxy
 data_plane: exec
 exec: {{command: ['{program}', {arguments}]}}
 variants:
   busy: {{exec: {{command: ['{program}', {arguments}, busy]}}}}
-  escaped: {{exec: {{command: [/usr/bin/setsid, --wait, '{program}', {arguments}]}}}}
+  escaped: {{exec: {{command: ['{program}', {escaped}]}}}}
 "
     );
     std::fs::write(dir.join("proxy.yaml"), mesh).unwrap();
@@ -271,7 +309,9 @@ fn without_permission_the_run_ends_as_without_profile() {
 fn a_sidecar_whose_work_another_process_does_is_not_proven() {
     let dir = tempfile::tempdir().unwrap();
     write_plan(dir.path(), "[bare, proxy/escaped]");
-    let output = run(dir.path(), tare());
+    let mut command = tare();
+    command.env(SPAWNER, start_spawner().to_string());
+    let output = run(dir.path(), command);
     let errors = String::from_utf8_lossy(&output.stderr);
     let summary = json(&dir.path().join("out/summary.json"));
     let text = summary["trials"].to_string();

@@ -18,7 +18,7 @@ use crate::front;
 use crate::protocol::grpc::unary;
 use crate::worker;
 
-/// Listens on `listen` and answers calls until SIGTERM or SIGINT.
+/// Listens on `listen` and answers calls until SIGTERM, SIGINT or SIGHUP.
 ///
 /// # Errors
 /// An address that is not available.

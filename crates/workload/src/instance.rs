@@ -81,7 +81,7 @@ impl LocalInstance {
     }
 }
 
-/// Serves a complete instance until SIGTERM or SIGINT. Calls `started` when all services are
+/// Serves a complete instance until SIGTERM, SIGINT or SIGHUP. Calls `started` when all services are
 /// ready; returns the responses of each service.
 ///
 /// # Errors

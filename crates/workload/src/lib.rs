@@ -21,6 +21,7 @@ mod node;
 mod protocol;
 mod queue;
 mod server;
+pub mod signals;
 mod timer;
 mod worker;
 

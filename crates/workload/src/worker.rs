@@ -7,12 +7,12 @@ use std::pin::Pin;
 use tare_model::record::{Hello, WorkloadRecord};
 use tare_model::worker::WorkloadSpec;
 use tare_model::writer::RecordWriter;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::WorkloadError;
 use crate::server::Server;
+use crate::signals;
 
-/// Serves the node of `spec` until SIGTERM or SIGINT, and writes [`WorkloadRecord`]s to `out`:
+/// Serves the node of `spec` until SIGTERM, SIGINT or SIGHUP, and writes [`WorkloadRecord`]s to `out`:
 /// hello, ready, events, final.
 ///
 /// # Errors
@@ -21,7 +21,7 @@ pub fn run_worker(spec: &WorkloadSpec, out: impl Write) -> Result<(), WorkloadEr
     block_on(async |shutdown| serve(spec, RecordWriter::new(out), shutdown).await)
 }
 
-/// Runs `main` on a runtime of this thread. Its argument completes at SIGTERM or SIGINT.
+/// Runs `main` on a runtime of this thread. Its argument completes at SIGTERM, SIGINT or SIGHUP.
 pub(crate) fn block_on<T>(
     main: impl AsyncFnOnce(Pin<Box<dyn Future<Output = ()>>>) -> Result<T, WorkloadError>,
 ) -> Result<T, WorkloadError> {
@@ -30,14 +30,7 @@ pub(crate) fn block_on<T>(
         .build()
         .map_err(WorkloadError::Start)?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(WorkloadError::Start)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(WorkloadError::Start)?;
-        let shutdown = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
+        let shutdown = signals::stopped().map_err(WorkloadError::Start)?;
         main(Box::pin(shutdown)).await
     })
 }

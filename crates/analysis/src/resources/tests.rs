@@ -15,7 +15,7 @@ fn spec(planes: &[Plane]) -> AgentSpec {
                 plane,
                 pid: i as u32 + 1,
                 container: None,
-                with_children: false,
+                only_below: false,
             })
             .collect(),
         window_start_unix_ns: 0,

@@ -10,6 +10,7 @@ mod cell;
 pub(crate) mod churn;
 mod comparisons;
 mod cost;
+mod delayed_ack;
 pub(crate) mod failures;
 mod instrument;
 mod machine;
@@ -73,6 +74,7 @@ pub fn summarise_without(
         }
     }
     notes.extend(cost::refused(plan, &cells));
+    notes.extend(delayed_ack::notes(plan, &cells));
     let comparisons = comparisons::of(plan, &trials);
     let (mesh_trials, disturbed_equally_p) = machine::mesh_trials(plan, &trials);
     let gate = gate::of(plan, &trials, done(&trials) >= planned);

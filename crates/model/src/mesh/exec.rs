@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 const LISTEN: &str = "{listen}";
 /// The address of its application, in its arguments.
 const UPSTREAM: &str = "{upstream}";
+/// A directory of its own, in its arguments.
+const DIR: &str = "{dir}";
+/// Its name, in its arguments.
+const NAME: &str = "{name}";
 
 /// A program that forwards each connection, or each request, to the application beside it: the section
 /// `exec` of a mesh file.
@@ -14,7 +18,8 @@ const UPSTREAM: &str = "{upstream}";
 #[serde(deny_unknown_fields)]
 pub struct ExecSidecar {
     /// The program and its arguments. `{listen}` and `{upstream}` stand for addresses such as
-    /// `127.64.0.2:15006`. A relative path of the program starts from the working directory.
+    /// `127.64.0.2:15006`, `{dir}` for a directory of this sidecar alone, which is removed after the trial, and `{name}` for
+    /// a name such as `shop-0-front`. A relative path of the program starts from the working directory.
     pub command: Vec<String>,
 }
 
@@ -42,14 +47,36 @@ impl ExecSidecar {
         self.command.first().map_or("", String::as_str)
     }
 
-    /// The arguments of the sidecar that listens on `listen` and forwards to `upstream`.
+    /// The program and the arguments of a sidecar.
     #[must_use]
-    pub fn arguments(&self, listen: &str, upstream: &str) -> Vec<String> {
-        let arguments = self.command.iter().skip(1);
-        arguments
-            .map(|a| a.replace(LISTEN, listen).replace(UPSTREAM, upstream))
+    pub fn run(&self, places: &ExecPlaces<'_>) -> Vec<String> {
+        let filled = |a: &String| {
+            let a = a
+                .replace(LISTEN, places.listen)
+                .replace(UPSTREAM, places.upstream);
+            a.replace(DIR, places.dir).replace(NAME, places.name)
+        };
+        let arguments = self.command.iter().skip(1).map(filled);
+        self.command
+            .iter()
+            .take(1)
+            .cloned()
+            .chain(arguments)
             .collect()
     }
+}
+
+/// What the places in the arguments of a sidecar stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExecPlaces<'a> {
+    /// Address on which it listens.
+    pub listen: &'a str,
+    /// Address to which it forwards.
+    pub upstream: &'a str,
+    /// Path of its directory.
+    pub dir: &'a str,
+    /// Its name.
+    pub name: &'a str,
 }
 
 #[cfg(test)]
@@ -63,12 +90,23 @@ mod tests {
 
     #[test]
     fn a_command_needs_both_addresses() {
-        let complete = exec(&["./proxy", "--from={listen}", "{upstream}"]);
+        let complete = exec(&["./proxy", "--from={listen}", "{upstream}", "{dir}/{name}"]);
+        let places = ExecPlaces {
+            listen: "127.0.0.1:1",
+            upstream: "127.0.0.1:2",
+            dir: "/tmp/a",
+            name: "shop-0-front",
+        };
         assert_eq!(complete.check(), Ok(()));
         assert_eq!(complete.program(), "./proxy");
         assert_eq!(
-            complete.arguments("127.0.0.1:1", "127.0.0.1:2"),
-            ["--from=127.0.0.1:1", "127.0.0.1:2"]
+            complete.run(&places),
+            [
+                "./proxy",
+                "--from=127.0.0.1:1",
+                "127.0.0.1:2",
+                "/tmp/a/shop-0-front"
+            ]
         );
         let found = exec(&["./proxy", "{listen}"]).check().unwrap_err();
         assert!(found.starts_with("found no `{upstream}`"), "{found}");

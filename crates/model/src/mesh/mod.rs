@@ -24,7 +24,7 @@ pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
 pub use definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 pub use entry::{CalledService, MeshEntry};
 pub use envoy::{ENVOY_VERSIONS, EnvoyProgram};
-pub use exec::ExecSidecar;
+pub use exec::{ExecPlaces, ExecSidecar};
 pub use feature::{
     CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,
 };

@@ -17,6 +17,7 @@
 //!     latency.hlog      HdrHistogram interval log
 //!     events.ndjson     Event per line
 //!     result.json       TrialResult
+//!     files.sha256      digests of all files of the trial, for sha256sum
 //!     logs/             standard error of every process
 //!     config/           effective proxy configurations, as generator-sidecar-config_dump.json
 //!   profiles/           of `tare run --profile`
@@ -58,6 +59,8 @@ pub const STEPS: &str = "steps.ndjson";
 pub const HLOG: &str = "latency.hlog";
 /// [`crate::trial::TrialResult`].
 pub const RESULT: &str = "result.json";
+/// Digests of all files of a finished trial, as lines of `sha256sum`.
+pub const FILES: &str = "files.sha256";
 /// Folder of logs.
 pub const LOGS: &str = "logs";
 /// Folder of effective proxy configurations.

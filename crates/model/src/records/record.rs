@@ -218,6 +218,13 @@ pub enum AgentRecord {
         /// What was found.
         found: String,
     },
+    /// Before the last record: CPU time of the processes below one that keeps them may be missing in the samples.
+    CpuMissing {
+        /// Index into `AgentSpec::processes`.
+        process: u32,
+        /// What was found.
+        found: String,
+    },
     /// Before the last record, for each process whose stacks were sampled.
     Stacks(ProcessStacks),
     /// After them: the sampling of stacks as a whole.

@@ -89,9 +89,10 @@ pub struct WatchedProcess {
     /// Node and id of the container, as `NODE/ID`; absent for a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// Whether its child processes are part of it, also those that it starts later. Not for a container.
+    /// Whether only the processes below it are watched, also those that start later: it keeps a program, and is none of its
+    /// processes. Not for a container.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub with_children: bool,
+    pub only_below: bool,
 }
 
 impl WatchedProcess {
@@ -103,7 +104,7 @@ impl WatchedProcess {
             plane,
             pid,
             container: None,
-            with_children: false,
+            only_below: false,
         }
     }
 }

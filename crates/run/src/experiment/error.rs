@@ -15,6 +15,16 @@ pub enum RunError {
     /// The environment cannot do what the plan needs.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
+    /// What a mesh needs was not ready in the first trial, and would most likely not be ready in the others.
+    #[error(
+        "the run stops, because the other trials of {name} would most likely fail in the same way: {last}"
+    )]
+    NotReady {
+        /// The mesh.
+        name: String,
+        /// Why the trial failed.
+        last: String,
+    },
     /// Several trials in a row failed before measurement.
     #[error(
         "{FAILURES_IN_A_ROW_MAX} trials in a row failed before measurement; the last one: {last}"

@@ -25,6 +25,8 @@ pub(super) struct Findings {
     /// Further findings for the verdict.
     pub(super) verdict: Vec<Finding>,
     pub(super) failure: Option<String>,
+    /// Whether another attempt most likely fails in the same way, after a long wait.
+    pub(super) lasts: bool,
     pub(super) interrupted: bool,
 }
 
@@ -34,6 +36,7 @@ impl Findings {
         let found = error.to_string();
         self.events.push(event(EventKind::NotStarted, "", &found));
         self.failure = Some(found);
+        self.lasts = matches!(error, EnvironmentError::NotReady { .. });
     }
 
     /// Data of the trial are missing or damaged.

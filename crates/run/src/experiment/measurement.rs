@@ -8,6 +8,7 @@ use tare_analysis::{AgentStream, LoadStream};
 use tare_model::calls::TrialCalls;
 use tare_model::load::LoadSpec;
 use tare_model::record::{AgentRecord, LoadRecord};
+use tare_model::verdict::{Finding, Grade, Reason};
 use tare_model::worker::AgentSpec;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval};
@@ -26,6 +27,10 @@ const OVERDUE: Duration = Duration::from_secs(10);
 const EXIT_CHECK: Duration = Duration::from_millis(250);
 /// Minimum share of the window that the samples of CPU and memory must cover.
 const WINDOW_SAMPLED_MIN: f64 = 0.95;
+
+/// The remedy for CPU time that Linux drops.
+const WAIT_FOR_CHILDREN: &str =
+    "Let each process of the program wait for its children, and not ignore SIGCHLD.";
 
 /// Receives the records of both workers, line by line.
 pub(super) trait Sink {
@@ -351,6 +356,17 @@ impl Measurement {
         let (records, problem) = self.samples.finish();
         if let Some(problem) = problem {
             findings.unsampled(format!("the agent's records: {problem}"));
+        }
+        for record in &records {
+            if let AgentRecord::CpuMissing { process, found } = record {
+                let name = spec.processes.get(*process as usize).map(|p| &*p.name);
+                let name = name.unwrap_or_default();
+                let found = format!("CPU of {name} may be missing: {found}");
+                findings.verdict.push(Finding {
+                    remedy: WAIT_FOR_CHILDREN.to_owned(),
+                    ..Finding::new(Grade::Invalid, Reason::Incomplete, found)
+                });
+            }
         }
         findings.resources = tare_analysis::resources::summarise(&spec, &records, cores);
         match &findings.resources {

@@ -252,6 +252,13 @@ impl<E: Environment> Trials<'_, E> {
         Ok(Stopped::No)
     }
 
+    /// Whether a trial of this mesh was measured before.
+    fn was_measured(&self, mesh: &str) -> bool {
+        let order = trial::order(&self.run.manifest().plan);
+        let mut of_mesh = order.iter().filter(|spec| spec.mesh.name == mesh);
+        of_mesh.any(|spec| self.run.has(spec))
+    }
+
     async fn trial(&mut self, spec: &TrialSpec) -> Result<Stopped, RunError> {
         if *self.stop.borrow() {
             return Ok(Stopped::Yes);
@@ -280,7 +287,11 @@ impl<E: Environment> Trials<'_, E> {
     fn ended(&mut self, end: TrialEnd) -> Result<Stopped, RunError> {
         match end {
             TrialEnd::Interrupted => Ok(Stopped::Yes),
-            TrialEnd::Done { result, failure } => {
+            TrialEnd::Done {
+                result,
+                failure,
+                lasts,
+            } => {
                 self.done += 1;
                 self.observer.update(Update::Done(&result));
                 let Some(last) = failure else {
@@ -288,6 +299,11 @@ impl<E: Environment> Trials<'_, E> {
                     return Ok(Stopped::No);
                 };
                 self.failures += 1;
+                let name = &result.trial.mesh.name;
+                if lasts && !self.was_measured(name) {
+                    let name = name.clone();
+                    return Err(RunError::NotReady { name, last });
+                }
                 match self.failures {
                     FAILURES_IN_A_ROW_MAX.. => Err(RunError::NothingStarts { last }),
                     _ => Ok(Stopped::No),

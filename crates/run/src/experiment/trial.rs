@@ -28,6 +28,8 @@ pub(super) enum TrialEnd {
         result: Box<TrialResult>,
         /// Set when the trial failed before measurement.
         failure: Option<String>,
+        /// Whether the failure most likely repeats, after a long wait.
+        lasts: bool,
     },
 }
 
@@ -294,5 +296,6 @@ pub(super) fn finish(
     Ok(TrialEnd::Done {
         result,
         failure: findings.failure,
+        lasts: findings.lasts,
     })
 }

@@ -1,8 +1,8 @@
 //! Child processes: starts them so that they end with tare, watches them, and ends them in order.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -11,13 +11,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
 use super::die::{Conduct, PARENT_VARIABLE, exec_command};
+use super::{keeper, log};
 
 /// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
-/// Number of bytes at the end of a log that are read for a message.
-const TAIL_BYTES: u64 = 4096;
-/// Maximum number of lines of a log in a message.
-const TAIL_LINES: usize = 5;
+/// Number of bytes at the end of a log in which a keeper has written what its program has left.
+const LEFT_BYTES: u64 = 4096;
 
 /// A process to start.
 #[derive(Debug, Clone)]
@@ -67,23 +66,24 @@ impl Launch<'_> {
             .current_dir(dir)
             .stdin(Stdio::piped())
             .stdout(open_log(&self.log)?);
-        let mut process = self.spawn(command)?;
+        let mut process = self.spawn_kept(command)?;
         process.end = conduct.end();
         Ok(process)
     }
 
-    /// Starts a program of the user: its name or path with its arguments, and its environment variables.
+    /// Starts a program of the user, which may start processes: its name or path with its arguments, and its environment
+    /// variables.
     pub(crate) fn program(
         self,
         run: &[String],
         env: &BTreeMap<String, String>,
     ) -> io::Result<Process> {
         let (program, arguments) = run.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = Command::from(exec_command(
-            self.tare,
-            Path::new(program),
-            Conduct::default(),
-        ));
+        let conduct = Conduct {
+            keep: true,
+            ..Conduct::default()
+        };
+        let mut command = Command::from(exec_command(self.tare, Path::new(program), conduct));
         // Its calls must not go to a proxy of the user's network.
         for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(name);
@@ -93,15 +93,27 @@ impl Launch<'_> {
             .envs(env)
             .stdin(Stdio::null())
             .stdout(open_log(&self.log)?);
-        self.spawn(command)
+        self.spawn_kept(command)
+    }
+
+    /// Starts a keeper. It ends by itself, and must do so before it is gone.
+    fn spawn_kept(self, mut command: Command) -> io::Result<Process> {
+        command.kill_on_drop(false);
+        let mut process = self.start(command)?;
+        process.is_keeper = true;
+        Ok(process)
     }
 
     fn spawn(self, mut command: Command) -> io::Result<Process> {
+        command.kill_on_drop(true);
+        self.start(command)
+    }
+
+    fn start(self, mut command: Command) -> io::Result<Process> {
         let child = command
             .stderr(open_log(&self.log)?)
             // Ctrl-C must reach only tare, which ends its children.
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()?;
         let pid = child
             .id()
@@ -114,6 +126,7 @@ impl Launch<'_> {
             child,
             ended: None,
             end: Signal::TERM,
+            is_keeper: false,
         })
     }
 }
@@ -132,6 +145,16 @@ pub(crate) struct Process {
     ended: Option<ExitStatus>,
     /// The signal that ends it.
     end: Signal,
+    /// Whether it only keeps a program, which runs below it.
+    pub(crate) is_keeper: bool,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.is_keeper {
+            self.signal(keeper::AT_ONCE);
+        }
+    }
 }
 
 impl Process {
@@ -147,62 +170,81 @@ impl Process {
         Some(format!("ended with {status}{}", self.log_tail()))
     }
 
+    /// Whether it was found to have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// Returns the last lines of its log for a message, or an empty string.
     pub(crate) fn log_tail(&self) -> String {
-        let text = tail(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
-        if lines.is_empty() {
-            return String::new();
-        }
-        let from = lines.len().saturating_sub(TAIL_LINES);
-        format!("; last lines of its log: {}", lines[from..].join(" | "))
+        log::tail(&self.log)
+    }
+
+    /// The last line of its log that explains a failure.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        log::complaint(&self.log)
     }
 
     /// Sends SIGTERM, or the signal that ends this program.
     pub(crate) fn terminate(&self) {
+        self.signal(self.end);
+    }
+
+    /// The processes that the program has left when it ended, for messages.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let log = log::end(&self.log, LEFT_BYTES).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        keeper::left(&log).filter(|_| self.is_keeper).collect()
+    }
+
+    fn signal(&self, signal: Signal) {
         // Until the process is waited for, no other process can have its id.
         if self.ended.is_some() {
             return;
         }
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            let _ = kill_process(pid, self.end);
+            let _ = kill_process(pid, signal);
         }
     }
 }
 
 /// Ends all processes: sends SIGTERM (or what ends the program), waits for at most [`GRACE`], and kills the rest. Returns the
-/// names of those that could not be killed.
-pub(crate) async fn end_all(mut processes: Vec<Process>) -> Vec<String> {
+/// names of those that could not be killed, and what programs have left, by the name of the program.
+pub(crate) async fn end_all(mut processes: Vec<Process>) -> Ended {
     let (begun, count) = (Instant::now(), processes.len());
     processes.iter().for_each(Process::terminate);
     let deadline = tokio::time::Instant::now() + GRACE;
-    let mut left = Vec::new();
+    let mut ended = Ended::default();
     for process in &mut processes {
         // Waiting also closes its standard input, which ends workers as well.
-        if tokio::time::timeout_at(deadline, process.child.wait())
-            .await
-            .is_ok()
-        {
-            continue;
+        let mut has_ended = tokio::time::timeout_at(deadline, process.child.wait()).await;
+        if has_ended.is_err() && process.is_keeper {
+            process.signal(keeper::AT_ONCE);
+            has_ended = tokio::time::timeout(2 * GRACE, process.child.wait()).await;
         }
-        let _ = process.child.start_kill();
-        if tokio::time::timeout(GRACE, process.child.wait())
-            .await
-            .is_err()
-        {
-            left.push(format!("{} (process {})", process.name, process.pid));
+        if has_ended.is_err() {
+            let _ = process.child.start_kill();
+            has_ended = tokio::time::timeout(GRACE, process.child.wait()).await;
         }
+        if has_ended.is_err() {
+            let running = format!("{} (process {})", process.name, process.pid);
+            ended.running.push(running);
+        }
+        let left = process.left().into_iter();
+        ended
+            .left
+            .extend(left.map(|left| (process.name.clone(), left)));
     }
     tracing::debug!(count, elapsed = ?begun.elapsed(), "processes ended");
-    left
+    ended
 }
 
-fn tail(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let length = fs::metadata(path)?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+/// How processes were ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// Those that could not be ended.
+    pub(crate) running: Vec<String>,
+    /// Names of programs, and a process that each has left.
+    pub(crate) left: Vec<(String, String)>,
 }

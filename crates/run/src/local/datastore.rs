@@ -166,11 +166,6 @@ impl Server {
         Ok((true, String::new()))
     }
 
-    /// Whether it has child processes that work for it.
-    pub(super) fn has_children(&self) -> bool {
-        self.store == Store::Postgresql
-    }
-
     /// Its directory, for those of its processes that remain when it has ended.
     pub(super) fn take_data(&mut self) -> Option<postgresql::Data> {
         self.data.take()

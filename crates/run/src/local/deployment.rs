@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tare_analysis::proxy_config;
 use tare_model::mesh::Mesh;
 use tare_model::plan::Workload;
-use tare_model::trial::{Event, EventKind};
+use tare_model::trial::{Event, EventKind, Proof};
 use tare_model::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
 
@@ -54,6 +54,8 @@ pub struct LocalDeployment {
     pub(super) before: Vec<Carried>,
     /// The features that are proven to be on or off.
     pub(super) features: FeatureChecks,
+    /// Folder of logs.
+    pub(super) logs: PathBuf,
     /// Folder of configurations, saved with the trial.
     pub(super) config: PathBuf,
     /// Events of the trial that are not yet reported.
@@ -61,7 +63,30 @@ pub struct LocalDeployment {
     pub(super) _scratch: Scratch,
 }
 
+/// Maximum number of programs whose logs are in a message.
+const EXPLAINED_MAX: usize = 3;
+
 impl LocalDeployment {
+    /// What the logs of proxies and programs of the user contain about a failure, for messages; without those of `but`,
+    /// whose log the message has.
+    pub(super) fn explanations(&self, but: &str) -> String {
+        let is_of_user = |p: &&Process| self.programs.marks.iter().any(|(name, _)| *name == p.name);
+        let others = self.processes.iter().filter(|p| p.name != but);
+        let found = others.filter(is_of_user).filter_map(|process| {
+            let line = process.complaint()?;
+            Some(format!("; log of {}: {line}", process.name))
+        });
+        found.take(EXPLAINED_MAX).collect()
+    }
+
+    /// The same proofs; those that do not hold with what the logs contain about it.
+    pub(super) fn explained(&self, mut proofs: Vec<Proof>) -> Vec<Proof> {
+        if let Some(broken) = proofs.iter_mut().find(|p| !p.holds) {
+            broken.seen += &self.explanations("");
+        }
+        proofs
+    }
+
     /// Saves the effective configuration of the generator's sidecar, if it has one, as on a cluster. The
     /// bootstrap configuration of every sidecar is saved in any case.
     pub(super) async fn save_sidecar_config(&mut self) {

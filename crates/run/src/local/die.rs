@@ -33,6 +33,8 @@ pub struct Conduct {
     pub user: Option<(u32, u32)>,
     /// End it with SIGINT instead of SIGTERM, also when tare is killed, instead of SIGKILL.
     pub interrupt: bool,
+    /// It may start processes: a keeper between tare and the program ends them with it.
+    pub keep: bool,
 }
 
 impl Conduct {
@@ -40,7 +42,8 @@ impl Conduct {
     fn options(self) -> Vec<String> {
         let user = self.user.map(|(uid, gid)| format!("--user={uid}:{gid}"));
         let interrupt = self.interrupt.then(|| "--interrupt".to_owned());
-        user.into_iter().chain(interrupt).collect()
+        let keep = self.keep.then(|| "--keep".to_owned());
+        user.into_iter().chain(interrupt).chain(keep).collect()
     }
 
     /// The signal that ends it.
@@ -121,7 +124,7 @@ pub fn exec(
     )))
 }
 
-fn die_with(parent: u32, signal: Signal) -> io::Result<()> {
+pub(super) fn die_with(parent: u32, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))
         .map_err(|e| io::Error::other(format!("failed to request the parent-death signal: {e}")))?;
     if parent == ANY_PARENT {
@@ -154,7 +157,11 @@ mod tests {
         let conduct = Conduct {
             user: Some((101, 104)),
             interrupt: true,
+            keep: true,
         };
-        assert_eq!(conduct.options(), ["--user=101:104", "--interrupt"]);
+        assert_eq!(
+            conduct.options(),
+            ["--user=101:104", "--interrupt", "--keep"]
+        );
     }
 }

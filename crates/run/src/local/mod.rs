@@ -15,6 +15,8 @@ pub(crate) mod die;
 mod echo;
 mod feature;
 mod identity;
+mod keeper;
+mod log;
 mod namespace;
 pub mod probe;
 mod program;
@@ -36,17 +38,18 @@ use tare_model::calls::ServiceCalls;
 use tare_model::layout::{Fingerprint, IdleCores};
 use tare_model::mesh::EnvoyProgram;
 use tare_model::plan::Plan;
-use tare_model::trial::{Event, Proof, TrialSpec};
+use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
 
 use crate::environment::{
     Deployed as _, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
 use crate::envoy::install::{self, Envoy};
 use crate::fingerprint;
-use crate::now::not_removed;
+use crate::now::{event, not_removed};
 
 pub use deployment::LocalDeployment;
 pub use die::{Conduct, die_with_parent, exec, is_worker};
+pub use keeper::keep;
 
 use datastore::Datastores;
 use identity::Authority;
@@ -84,6 +87,8 @@ pub struct Local {
     envoys: BTreeMap<Option<EnvoyProgram>, Envoy>,
     datastores: Datastores,
     trials: u32,
+    /// What was removed that runs have left which were killed, for messages.
+    swept: Vec<String>,
 }
 
 impl LocalSettings {
@@ -114,9 +119,10 @@ impl Local {
     /// # Errors
     /// When no loopback network is free, or a temporary directory or a key cannot be created.
     pub fn new(settings: LocalSettings) -> Result<Self, EnvironmentError> {
-        scratch::sweep(&settings.temporary, SCRATCH_PREFIX);
-        scratch::sweep(&settings.temporary, STORES_PREFIX);
+        let prefixes = [SCRATCH_PREFIX, STORES_PREFIX].into_iter();
+        let swept = prefixes.flat_map(|prefix| sweep(&settings.temporary, prefix));
         Ok(Self {
+            swept: swept.collect(),
             networks: vec![Arc::new(take_network()?)],
             scratch: Scratch::new(&settings.temporary, SCRATCH_PREFIX).map_err(
                 EnvironmentError::io("create a directory for keys and sockets"),
@@ -170,6 +176,22 @@ impl Local {
     }
 }
 
+/// Removes the directories that runs have left which were killed, and kills the processes of the programs that they have
+/// started. Returns what was done, for messages.
+fn sweep(temporary: &Path, prefix: &str) -> Vec<String> {
+    let mut done = Vec::new();
+    for dir in scratch::sweep(temporary, prefix) {
+        let dir = dir.display().to_string();
+        for (pid, line) in command::kill_all_of(&dir) {
+            done.push(format!(
+                "killed the process {pid} ({line}), left by a run that was killed"
+            ));
+        }
+        done.push(format!("removed {dir}, left by a run that was killed"));
+    }
+    done
+}
+
 fn take_network() -> Result<Network, EnvironmentError> {
     Network::take().map_err(EnvironmentError::io(
         "reserve a loopback network between 127.64 and 127.127",
@@ -186,6 +208,7 @@ impl Environment for Local {
         say: &mut dyn FnMut(&str),
     ) -> Result<Fingerprint, EnvironmentError> {
         raise_file_limit();
+        self.swept.drain(..).for_each(|done| say(&done));
         let mut fingerprint = fingerprint::of_this_machine();
         fingerprint.idle.clone_from(&self.settings.idle);
         let tcp_ports = deploy::check(self, plan)?;
@@ -274,11 +297,15 @@ impl Environment for Local {
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError> {
         match phase {
-            _ if deployment.mesh.exec.is_some() => Ok(stopped::prove(deployment).await),
+            _ if deployment.mesh.exec.is_some() => {
+                let proofs = stopped::prove(deployment).await;
+                Ok(deployment.explained(proofs))
+            }
             Phase::Before => {
                 let envoy = self.envoys.get(&deployment.mesh.settings.envoy);
                 let version = envoy.map_or("", |e| e.version.as_str());
-                prove::before(deployment, &self.authority, version).await
+                let proofs = prove::before(deployment, &self.authority, version).await?;
+                Ok(deployment.explained(proofs))
             }
             Phase::After { load_sent } => {
                 let proofs = prove::after(deployment, load_sent).await;
@@ -323,11 +350,21 @@ impl Environment for Local {
     async fn teardown(&mut self, mut deployment: LocalDeployment) -> Vec<Event> {
         let mut events = deployment.exited();
         deployment.workers.shutdown().await;
-        let left = child::end_all(deployment.processes).await.into_iter();
+        let logs = deployment.logs.clone();
+        let ended = child::end_all(deployment.processes).await;
         let found = "failed to end it: it is still running";
-        events.extend(left.map(|name| not_removed(name, found)));
+        events.extend(
+            ended
+                .running
+                .into_iter()
+                .map(|name| not_removed(name, found)),
+        );
+        let forced =
+            |(name, found): (String, String)| event(EventKind::RemovedByForce, &name, found);
+        events.extend(ended.left.into_iter().map(forced));
         events.extend(deployment.programs.end());
         events.extend(deployment.stores.end());
+        log::shorten_all(&logs);
         events
     }
 

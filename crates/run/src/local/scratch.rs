@@ -60,8 +60,9 @@ impl Drop for Scratch {
 }
 
 /// Removes the directories with this prefix whose processes have ended, and that belong to this
-/// user.
-pub(crate) fn sweep(parent: &Path, prefix: &str) {
+/// user. Returns their paths.
+pub(crate) fn sweep(parent: &Path, prefix: &str) -> Vec<PathBuf> {
+    let mut removed = Vec::new();
     let me = rustix::process::getuid().as_raw();
     let entries = fs::read_dir(parent).into_iter().flatten();
     for entry in entries.filter_map(Result::ok) {
@@ -73,8 +74,10 @@ pub(crate) fn sweep(parent: &Path, prefix: &str) {
         let mine = fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
         if mine && start_ticks(pid) != Some(start) {
             let _ = fs::remove_dir_all(entry.path());
+            removed.push(entry.path());
         }
     }
+    removed
 }
 
 /// The process of a directory: its id and start.
@@ -176,7 +179,11 @@ mod tests {
         let foreign = [make("tare-run-x-1-0"), make("tare-runs"), make("other")];
         std::os::unix::fs::symlink(&foreign[2], parent.path().join("tare-run-4194306-1-0"))
             .unwrap();
-        sweep(parent.path(), "tare-run");
+        let mut removed = sweep(parent.path(), "tare-run");
+        removed.sort();
+        let mut expected = [dead.clone(), my_pid_before.clone()];
+        expected.sort();
+        assert_eq!(removed, expected);
         assert!(!dead.exists() && !my_pid_before.exists());
         assert!(alive.path().exists() && foreign.iter().all(|p| p.exists()));
     }

@@ -47,8 +47,13 @@ pub(super) fn command_line(pid: u32) -> String {
 
 /// Sends SIGKILL.
 pub(super) fn kill(pid: u32) {
+    signal(pid, Signal::KILL);
+}
+
+/// Sends a signal.
+pub(super) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, Signal::KILL);
+        let _ = kill_process(pid, signal);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Proofs for sidecars of which tare knows nothing but their process: while the process is stopped, no call
-//! that passes it gets a response, and after that the same call does.
+//! Proofs for sidecars of which tare knows nothing but their processes: while these are stopped, no call
+//! that passes them gets a response, and after that the same call does.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tare_model::trial::Proof;
 use tokio::time::Instant;
 
@@ -12,8 +12,9 @@ use super::LocalDeployment;
 use super::child::Process;
 use super::echo;
 use super::prove::{Check, all_pass, wrong_arrival};
+use super::sockets;
 use super::topology::Sides;
-use crate::proc::parse;
+use crate::proc::{parse, tree};
 
 /// How long a call must stay without a response. A call past the sidecar takes a few milliseconds.
 const WAIT: Duration = Duration::from_millis(250);
@@ -32,33 +33,46 @@ fn is_stopped(pid: u32) -> bool {
     })
 }
 
-/// A process group that is stopped until this is dropped.
-struct Stopped(Pid);
+/// The processes below a keeper, stopped until this is dropped.
+struct Stopped(Vec<u32>);
 
 impl Stopped {
-    /// Stops the process and those that it has started, and waits until no thread of the process runs.
-    async fn new(process: &Process) -> Result<Self, String> {
-        let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or("it has no process id")?;
-        kill_process_group(pid, Signal::STOP).map_err(|e| format!("failed to stop it: {e}"))?;
-        let stopped = Self(pid);
+    /// Stops all processes of a sidecar, also those that start meanwhile, and waits until no thread of them runs.
+    async fn new(sidecar: &Process) -> Result<Self, String> {
+        let mut stopped = Self(Vec::new());
         let deadline = Instant::now() + STOPPED_WITHIN;
-        while !is_stopped(process.pid) {
+        loop {
+            let all = tree::descendants(sidecar.pid).into_iter();
+            let all: Vec<u32> = all.filter(|pid| tree::is_living(*pid)).collect();
+            if all.is_empty() {
+                return Err("it has ended".to_owned());
+            }
+            if all
+                .iter()
+                .all(|pid| stopped.0.contains(pid) && is_stopped(*pid))
+            {
+                return Ok(stopped);
+            }
             if Instant::now() > deadline {
                 return Err(format!(
                     "it did not stop within {} s",
                     STOPPED_WITHIN.as_secs()
                 ));
             }
+            for pid in all.into_iter().filter(|pid| !is_stopped(*pid)) {
+                sockets::signal(pid, Signal::STOP);
+                stopped.0.push(pid);
+            }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Ok(stopped)
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        let _ = kill_process_group(self.0, Signal::CONT);
+        self.0
+            .iter()
+            .for_each(|pid| sockets::signal(*pid, Signal::CONT));
     }
 }
 

@@ -8,6 +8,8 @@ use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};
 use tare_model::record::HardwareCounts;
 
+use super::tree;
+
 /// What a request costs in hardware.
 const EVENTS: [Hardware; 2] = [Hardware::INSTRUCTIONS, Hardware::CPU_CYCLES];
 
@@ -31,7 +33,7 @@ impl Scope {
         let open = |scope| {
             EVENTS.iter().try_for_each(|event| {
                 let own = std::process::id().cast_signed();
-                open(*event, own, scope).map(drop)
+                open(*event, own, scope, false).map(drop)
             })
         };
         match open(Self::UserAndKernel) {
@@ -75,12 +77,32 @@ fn words(probed: io::Result<Scope>, paranoid: &str) -> String {
     }
 }
 
-/// Opens a counter that runs from now on: for a thread, and for those that it will start.
-fn open(event: impl Event, thread: i32, scope: Scope) -> io::Result<Counter> {
+/// What has counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// The threads of a process, as for CPU.
+    Process(u32),
+    /// All processes below one, also those that start later.
+    Below(u32),
+}
+
+impl Counted {
+    /// The ids of all threads.
+    fn threads(self) -> Result<BTreeSet<i32>, String> {
+        let below = match self {
+            Self::Process(pid) => return threads(pid),
+            Self::Below(pid) => tree::descendants(pid).into_iter(),
+        };
+        Ok(below.flat_map(threads).flatten().collect())
+    }
+}
+
+/// Opens a counter that runs from now on: for a thread, and for those that it will start; with `processes` also for
+/// the processes that it will start.
+fn open(event: impl Event, thread: i32, scope: Scope, processes: bool) -> io::Result<Counter> {
     let mut builder = Builder::new(event);
     builder.observe_pid(thread).any_cpu().enabled(true);
-    // Threads, but not processes, as for CPU.
-    builder.inherit(true).inherit_thread(true);
+    builder.inherit(true).inherit_thread(!processes);
     if scope == Scope::UserAndKernel {
         builder.include_kernel().include_hv();
     }
@@ -95,18 +117,19 @@ struct Counters<const N: usize> {
 }
 
 impl<const N: usize> Counters<N> {
-    /// Opens the counters of all threads of a process. A thread that starts later is counted by the
+    /// Opens the counters of all threads of what is counted. A thread that starts later is counted by the
     /// counters of the thread that started it. If a thread starts while counters are opened, it is unknown
     /// whether it is counted; then all are opened again.
-    fn open<E: Event + Copy>(pid: u32, events: &[E; N], scope: Scope) -> Result<Self, String> {
-        let mut before = threads(pid)?;
+    fn open<E: Event + Copy>(of: Counted, events: &[E; N], scope: Scope) -> Result<Self, String> {
+        let processes = matches!(of, Counted::Below(_));
+        let mut before = of.threads()?;
         for _ in 0..ATTEMPTS {
             let of_thread = |thread: &i32| -> io::Result<Vec<Counter>> {
-                let each = events.iter().map(|e| open(*e, *thread, scope));
+                let each = events.iter().map(|e| open(*e, *thread, scope, processes));
                 each.collect()
             };
             let opened: io::Result<_> = before.iter().map(of_thread).collect();
-            let after = threads(pid)?;
+            let after = of.threads()?;
             match opened {
                 Ok(threads) if before == after => return Ok(Self { threads }),
                 Err(e) if before == after => return Err(format!("failed to open counters: {e}")),
@@ -166,14 +189,14 @@ pub(crate) struct HardwareCounters {
 impl HardwareCounters {
     /// Opens the counters of these processes, if the machine has any. `None`: a container, whose
     /// counters are not read.
-    pub(crate) fn open(pids: impl Iterator<Item = Option<u32>>) -> Self {
+    pub(crate) fn open(all_of: impl Iterator<Item = Option<Counted>>) -> Self {
         let mut all = Self::default();
         let Ok(scope) = Scope::probe() else {
             return all;
         };
         all.user_only = scope == Scope::UserOnly;
-        for (place, pid) in (0..).zip(pids) {
-            let opened = pid.map(|pid| Counters::open(pid, &EVENTS, scope));
+        for (place, of) in (0..).zip(all_of) {
+            let opened = of.map(|of| Counters::open(of, &EVENTS, scope));
             all.processes.push(opened.and_then(|opened| {
                 opened
                     .map_err(|found| all.missing.push((place, found)))
@@ -288,16 +311,18 @@ mod tests {
         let clock = || Software::TASK_CLOCK;
         let own = std::process::id().cast_signed();
         let scopes = [Scope::UserAndKernel, Scope::UserOnly];
-        let permitted = scopes.iter().find(|s| open(clock(), own, **s).is_ok());
+        let permitted = scopes
+            .iter()
+            .find(|s| open(clock(), own, **s, false).is_ok());
         let Some(scope) = permitted else {
-            let error = open(clock(), own, Scope::UserOnly).unwrap_err();
+            let error = open(clock(), own, Scope::UserOnly, false).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
             return;
         };
         with_burner(|pid| {
             let start = Instant::now();
             let mut process = Process::new(pid);
-            let mut counters = Counters::open(pid, &[clock()], *scope).unwrap();
+            let mut counters = Counters::open(Counted::Process(pid), &[clock()], *scope).unwrap();
             let mut readings = move || {
                 let cpu_ns = process.usage().unwrap().cpu_ns;
                 (cpu_ns, counters.read().unwrap()[0])
@@ -321,7 +346,8 @@ mod tests {
     #[test]
     fn hardware_counters_count_or_the_reason_is_known() {
         with_burner(|pid| {
-            let mut counters = HardwareCounters::open([Some(pid), None].into_iter());
+            let mut counters =
+                HardwareCounters::open([Some(Counted::Process(pid)), None].into_iter());
             let before = counters.read(0);
             move || match (before, counters.read(0)) {
                 (Some(before), Some(after)) => {
@@ -341,7 +367,7 @@ mod tests {
     #[test]
     fn a_process_that_ended_has_no_counters() {
         let scope = Scope::UserOnly;
-        let none = Counters::open(u32::MAX, &[Software::TASK_CLOCK], scope);
+        let none = Counters::open(Counted::Process(u32::MAX), &[Software::TASK_CLOCK], scope);
         assert!(none.unwrap_err().starts_with("failed to list threads"));
     }
 

@@ -34,6 +34,18 @@ pub(crate) struct Usage {
     pub throttled_ns: Option<u64>,
 }
 
+/// CPU time of a process and of the children that it has waited for, in nanoseconds, and its resident memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub parent: u32,
+    pub start_ticks: u64,
+    pub cpu_ns: u64,
+    pub waited_ns: u64,
+    pub rss_bytes: u64,
+    /// Whether it has ended, and nobody has waited for it.
+    pub is_zombie: bool,
+}
+
 impl Process {
     /// Starts to watch a process. A process that does not exist counts as ended.
     pub(crate) fn new(pid: u32) -> Self {
@@ -54,25 +66,38 @@ impl Process {
     /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it
     /// comes from `/proc/PID/stat`, in ticks of 10 ms.
     pub(crate) fn usage(&mut self) -> Option<Usage> {
-        let (cpu_ns, rss_bytes) = self.cpu_and_rss()?;
+        let counts = self.counts().filter(|c| !c.is_zombie)?;
         let pid = self.pid.to_string();
         Some(Usage {
-            cpu_ns,
+            cpu_ns: counts.cpu_ns,
             run_queue_delay_ns: self.run_queue.read([pid.as_str()].into_iter()),
-            rss_bytes: Some(rss_bytes),
+            rss_bytes: Some(counts.rss_bytes),
             throttled_ns: None,
         })
     }
 
-    /// The same without run-queue delay: CPU time in nanoseconds, and resident memory in bytes.
-    pub(super) fn cpu_and_rss(&self) -> Option<(u64, u64)> {
-        let stat = self.stat()?;
-        let pages = parse::stat_resident_pages(&stat)?;
+    /// CPU and memory also of a process that has ended and was not waited for; `None` afterwards.
+    pub(super) fn counts(&self) -> Option<Counts> {
+        let stat = self.stat_of_any()?;
+        let is_zombie = is_zombie(&stat);
+        let ticks = || Some(parse::stat_cpu_ticks(&stat)? * tick_ns());
         let cpu_ns = match self.clock {
-            Some(clock) => u64::try_from(clock_gettime(clock).ok()?.num_nanoseconds()).ok()?,
-            None => parse::stat_cpu_ticks(&stat)? * tick_ns(),
+            Some(clock) => match clock_gettime(clock) {
+                Ok(time) => u64::try_from(time.num_nanoseconds()).ok()?,
+                Err(_) if is_zombie => ticks()?,
+                Err(_) => return None,
+            },
+            None => ticks()?,
         };
-        Some((cpu_ns, pages * page_bytes()))
+        let pages = parse::stat_resident_pages(&stat)?;
+        Some(Counts {
+            parent: parse::stat_parent(&stat)?,
+            start_ticks: self.start_ticks?,
+            cpu_ns,
+            waited_ns: parse::stat_children_cpu_ticks(&stat)? * tick_ns(),
+            rss_bytes: if is_zombie { 0 } else { pages * page_bytes() },
+            is_zombie,
+        })
     }
 
     /// Whether the process still runs.
@@ -82,10 +107,13 @@ impl Process {
 
     /// Returns its `/proc/PID/stat`; `None` when it has ended or another process has its id.
     fn stat(&self) -> Option<String> {
+        self.stat_of_any().filter(|stat| !is_zombie(stat))
+    }
+
+    /// The same, also when it has ended and was not waited for.
+    fn stat_of_any(&self) -> Option<String> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        let same = self.start_ticks.is_some()
-            && parse::stat_start_ticks(&stat) == self.start_ticks
-            && !matches!(parse::stat_state(&stat), Some('Z' | 'X'));
+        let same = self.start_ticks.is_some() && parse::stat_start_ticks(&stat) == self.start_ticks;
         same.then_some(stat)
     }
 
@@ -101,6 +129,10 @@ impl Process {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         parse::kib_line_bytes(&text, "Pss")
     }
+}
+
+fn is_zombie(stat: &str) -> bool {
+    matches!(parse::stat_state(stat), Some('Z' | 'X'))
 }
 
 /// Reads the machine; `None` if `/proc` is not as expected.

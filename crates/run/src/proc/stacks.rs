@@ -121,9 +121,7 @@ impl StackSampler {
     ) -> io::Result<Self> {
         let processes = |watched: &WatchedProcess| match &watched.container {
             Some(id) => groups.map(|g| g.processes(id)).unwrap_or_default(),
-            None if watched.with_children => {
-                [vec![watched.pid], tree::children(watched.pid)].concat()
-            }
+            None if watched.only_below => tree::descendants(watched.pid),
             None => vec![watched.pid],
         };
         let all: Vec<Vec<u32>> = watched.iter().map(processes).collect();

@@ -1,79 +1,220 @@
-//! A process with its children, as one: a server that starts a process for each connection.
+//! The processes below one that keeps them, as one: a server that starts a process for each connection, a program behind
+//! a script.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 
+use rustix::process::Signal;
+use tare_model::signals;
+
 use super::parse;
-use super::read::{Process, Usage, tick_ns};
+use super::read::{Counts, Process, Usage, tick_ns};
 use super::run_queue::RunQueue;
 
-/// A watched process and its children, also those that it starts later; not the children of those.
+/// How often the processes are read until none ends meanwhile.
+const ATTEMPTS: usize = 4;
+
+/// All processes below a watched one, which itself is not part of it: also those that start later, and those that end.
+///
+/// When a process ends, its CPU time goes to the process that waits for it. Processes whose parent ends get the watched
+/// one as their parent. So the sum over all living processes contains all CPU time, unless a parent does not wait: then
+/// the kernel drops the time of its children.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pid: u32,
-    main: Process,
-    children: BTreeMap<u32, Process>,
+    keeper: Process,
+    members: BTreeMap<u32, Process>,
     run_queue: RunQueue,
-    /// The last reading.
+    /// The last reading that no process disturbed by its end.
+    last: Reading,
+    /// The largest sum so far.
     cpu_ns: u64,
+    /// CPU time that was read of processes which nobody waited for.
+    dropped_ns: u64,
+    /// A process that ignores the end of its children, of which one has ended.
+    ignoring: Option<u32>,
+    /// `dropped_ns` at the start of the window.
+    dropped_before_ns: u64,
+}
+
+/// What a reading has found.
+#[derive(Debug, Default)]
+struct Reading {
+    /// CPU time of the ended children of the watched process, in nanoseconds.
+    waited_ns: u64,
+    members: BTreeMap<u32, Counts>,
+}
+
+impl Reading {
+    /// Whether it has the process with these counts of another reading.
+    fn has(&self, pid: u32, counts: &Counts) -> bool {
+        let found = self.members.get(&pid);
+        found.is_some_and(|found| found.start_ticks == counts.start_ticks)
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        let of = |c: &Counts| c.cpu_ns + c.waited_ns;
+        self.waited_ns + self.members.values().map(of).sum::<u64>()
+    }
+
+    /// The CPU time of processes that have ended since `before` and that is in no sum, in nanoseconds.
+    ///
+    /// The kernel shows the time of ended children in ticks, cut off, in two parts for each process.
+    fn dropped_ns(&self, before: &Self) -> u64 {
+        let (same, ended): (Vec<_>, Vec<_>) = before
+            .members
+            .iter()
+            .partition(|(pid, c)| self.has(**pid, c));
+        let ended_ns: u64 = ended.iter().map(|(_, c)| c.cpu_ns + c.waited_ns).sum();
+        let now_ns = self.members.values().map(|c| c.waited_ns).sum::<u64>() + self.waited_ns;
+        let then_ns = same.iter().map(|(_, c)| c.waited_ns).sum::<u64>() + before.waited_ns;
+        let tolerance_ns = 2 * tick_ns() * (1 + self.members.len() as u64);
+        let missing_ns = ended_ns.saturating_sub(now_ns.saturating_sub(then_ns));
+        match missing_ns > tolerance_ns {
+            true => missing_ns,
+            false => 0,
+        }
+    }
+
+    /// The parent of a process that has ended since this reading, if it ignores the end of its children.
+    fn ignoring(&self, now: &Self) -> Option<u32> {
+        let ended = self.members.iter().filter(|(pid, c)| !now.has(**pid, c));
+        let mut parents = ended.map(|(_, c)| c.parent);
+        parents.find(|pid| now.members.contains_key(pid) && ignores_children(*pid))
+    }
 }
 
 impl Tree {
-    /// Starts to watch a process.
+    /// Starts to watch what runs below a process.
     pub(crate) fn new(pid: u32) -> Self {
-        Self {
+        let mut tree = Self {
             pid,
-            main: Process::new(pid),
-            children: BTreeMap::new(),
+            keeper: Process::new(pid),
+            members: BTreeMap::new(),
             run_queue: RunQueue::default(),
+            last: Reading::default(),
             cpu_ns: 0,
-        }
-    }
-
-    /// The sums of CPU, run-queue delay and memory; `None` when the process has ended.
-    ///
-    /// CPU contains that of children which have ended, from the process that waited for them, in ticks of
-    /// 10 ms. Resident memory counts what the processes share several times.
-    pub(crate) fn usage(&mut self) -> Option<Usage> {
-        let (cpu_ns, rss_bytes) = self.main.cpu_and_rss()?;
-        let mut sum = Usage {
-            cpu_ns,
-            run_queue_delay_ns: None,
-            rss_bytes: Some(rss_bytes),
-            throttled_ns: None,
+            dropped_ns: 0,
+            ignoring: None,
+            dropped_before_ns: 0,
         };
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        sum.cpu_ns += parse::stat_children_cpu_ticks(&stat)? * tick_ns();
-        let now = children(self.pid);
-        self.children.retain(|pid, _| now.contains(pid));
-        for &pid in &now {
-            let child = self.children.entry(pid);
-            let child = child.or_insert_with(|| Process::new(pid));
-            if let Some((cpu_ns, rss_bytes)) = child.cpu_and_rss() {
-                sum.cpu_ns += cpu_ns;
-                sum.rss_bytes = sum.rss_bytes.map(|sum| sum + rss_bytes);
+        // The kernel may leave out a process from the children while others end.
+        for _ in 0..ATTEMPTS {
+            tree.usage();
+            if tree.members.len() >= descendants(pid).len() {
+                break;
             }
         }
-        let pids = now.iter().chain([&self.pid]).map(ToString::to_string);
-        let pids: Vec<String> = pids.collect();
-        sum.run_queue_delay_ns = self.run_queue.read(pids.iter().map(String::as_str));
-        // A child that has ended and was not waited for is in neither sum.
-        self.cpu_ns = self.cpu_ns.max(sum.cpu_ns);
-        sum.cpu_ns = self.cpu_ns;
-        Some(sum)
+        tree
     }
 
-    /// Whether the process still runs.
+    /// The sums of CPU, run-queue delay and memory; `None` when the watched process has ended. Resident memory counts
+    /// what the processes share several times.
+    pub(crate) fn usage(&mut self) -> Option<Usage> {
+        let mut attempt = 1;
+        let (reading, is_quiet) = loop {
+            let (reading, is_quiet) = self.read()?;
+            if is_quiet || attempt == ATTEMPTS {
+                break (reading, is_quiet);
+            }
+            attempt += 1;
+        };
+        let pids: Vec<String> = self.members.keys().map(ToString::to_string).collect();
+        let run_queue_delay_ns = self.run_queue.read(pids.iter().map(String::as_str));
+        let rss_bytes = reading.members.values().map(|c| c.rss_bytes).sum();
+        let dropped_ns = reading.dropped_ns(&self.last);
+        let sum = reading.cpu_ns() + self.dropped_ns;
+        if is_quiet {
+            self.ignoring = self.ignoring.or_else(|| self.last.ignoring(&reading));
+            self.dropped_ns += dropped_ns;
+            self.last = reading;
+        }
+        // Ticks are cut off, and a process may end between two reads of one reading.
+        self.cpu_ns = self.cpu_ns.max(sum + if is_quiet { dropped_ns } else { 0 });
+        Some(Usage {
+            cpu_ns: self.cpu_ns,
+            run_queue_delay_ns,
+            rss_bytes: Some(rss_bytes),
+            throttled_ns: None,
+        })
+    }
+
+    /// Reads parents before their children: the time of a child that ends meanwhile is then missing, but never counted
+    /// twice. Also returns whether none ended.
+    fn read(&mut self) -> Option<(Reading, bool)> {
+        self.members.retain(|_, member| member.counts().is_some());
+        let waited_ns = self.keeper.counts().filter(|c| !c.is_zombie)?.waited_ns;
+        let mut reading = Reading {
+            waited_ns,
+            ..Reading::default()
+        };
+        let mut next: VecDeque<u32> = children(self.pid).into();
+        let mut is_quiet = true;
+        let mut rest: Vec<u32> = self.members.keys().copied().collect();
+        while let Some(pid) = next.pop_front().or_else(|| rest.pop()) {
+            if reading.members.contains_key(&pid) {
+                continue;
+            }
+            let member = self.members.entry(pid).or_insert_with(|| Process::new(pid));
+            match member.counts() {
+                Some(counts) => {
+                    reading.members.insert(pid, counts);
+                    next.extend(children(pid));
+                }
+                None => {
+                    self.members.remove(&pid);
+                    is_quiet = false;
+                }
+            }
+        }
+        Some((reading, is_quiet))
+    }
+
+    /// The window begins: what was missing before does not matter.
+    pub(crate) fn begin(&mut self) {
+        self.ignoring = None;
+        self.dropped_before_ns = self.dropped_ns;
+    }
+
+    /// Why CPU time of the window may be missing in the sums.
+    pub(crate) fn missing(&self) -> Option<String> {
+        if let Some(pid) = self.ignoring {
+            return Some(format!(
+                "its process {pid} ignores the end of its children (SIGCHLD), so that Linux drops their CPU time"
+            ));
+        }
+        let dropped_ns = self.dropped_ns - self.dropped_before_ns;
+        (dropped_ns > 0).then(|| {
+            format!(
+                "processes have ended for which their parents did not wait, so that Linux dropped their CPU time: at \
+                 least {:.2} s was read before",
+                dropped_ns as f64 / 1e9
+            )
+        })
+    }
+
+    /// Whether the watched process still runs.
     pub(crate) fn is_same(&self) -> bool {
-        self.main.is_same()
+        self.keeper.is_same()
     }
 
     /// The sum of the proportional set sizes in bytes; `None` without permission. It counts shared memory once.
     pub(crate) fn pss_bytes(&self) -> Option<u64> {
-        let children = self.children.values().filter(|child| child.is_same());
-        let children: Option<u64> = children.map(Process::pss_bytes).sum();
-        Some(self.main.pss_bytes()? + children?)
+        let living = self.members.values().filter(|member| member.is_same());
+        living.map(Process::pss_bytes).sum()
     }
+}
+
+/// Whether a process ignores SIGCHLD, so that nobody waits for its children.
+fn ignores_children(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    signals::is_ignored(&status, Signal::CHILD.as_raw())
+}
+
+/// Whether a process exists and has not ended.
+pub(crate) fn is_living(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    parse::stat_state(&stat).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// The children of a process, their children, and so on.
@@ -93,7 +234,7 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
 }
 
 /// The children of a process, whichever of its threads has started them.
-pub(super) fn children(pid: u32) -> Vec<u32> {
+fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
@@ -115,71 +256,4 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{BufRead, BufReader, Write};
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
-
-    /// A shell, which ends with its children when this is dropped.
-    struct Shell(std::process::Child);
-
-    impl Drop for Shell {
-        fn drop(&mut self) {
-            for child in children(self.0.id()) {
-                let _ = Command::new("kill").arg(child.to_string()).status();
-            }
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    /// A shell whose child burns CPU and ends, and whose next child runs until it is killed.
-    #[test]
-    fn children_are_part_of_it_while_they_run_and_after_they_have_ended() {
-        let script = "read x; sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; echo done; read x; \
-                      sleep 600 & wait";
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut guard = Shell(pipes.spawn().unwrap());
-        let shell = &mut guard.0;
-        let pid = shell.id();
-        let mut tree = Tree::new(pid);
-        let mut alone = Process::new(pid);
-        let before = tree.usage().unwrap();
-        let mut stdin = shell.stdin.take().unwrap();
-        stdin.write_all(b"\n").unwrap();
-        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "done");
-        let own = alone.usage().unwrap().cpu_ns;
-        let after = tree.usage().unwrap();
-        // A loop of 100,000 rounds takes longer than a tick.
-        assert!(after.cpu_ns >= own + 10_000_000, "{own} of {after:?}");
-        assert!(after.cpu_ns > before.cpu_ns);
-        stdin.write_all(b"\n").unwrap();
-        // Before it has become another program, the child shares the memory of the shell.
-        let is_sleep = |child: u32| {
-            let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-            line.starts_with(b"sleep")
-        };
-        // A program that has just begun may still have no memory of its own.
-        let mut has_memory = || {
-            let (all, own) = (tree.usage().unwrap(), alone.usage().unwrap());
-            let pss = tree.pss_bytes();
-            all.rss_bytes > own.rss_bytes && pss.is_none_or(|b| b > alone.pss_bytes().unwrap_or(0))
-        };
-        let begin = Instant::now();
-        while !(children(pid).into_iter().any(is_sleep) && has_memory()) {
-            assert!(shell.try_wait().unwrap().is_none(), "the shell has ended");
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "no memory of a child"
-            );
-            std::thread::yield_now();
-        }
-        assert!(tree.is_same());
-        drop(guard);
-        assert_eq!(tree.usage(), None);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! `tare __exec`: becomes another program that ends with tare. Hidden, because only tare calls it.
+//! `tare __exec`: becomes another program that ends with tare, or keeps one with all processes that it starts. Hidden, because only tare calls it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -15,6 +15,9 @@ pub(crate) struct Args {
     /// End with SIGINT when the parent ends, instead of SIGKILL.
     #[arg(long)]
     interrupt: bool,
+    /// Start the program instead, and end all processes that it has started with it.
+    #[arg(long)]
+    keep: bool,
     /// Process id of the parent.
     parent: u32,
     /// The program to become.
@@ -28,7 +31,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let conduct = Conduct {
         user: args.user.as_deref().map(user).transpose()?,
         interrupt: args.interrupt,
+        keep: args.keep,
     };
+    if args.keep {
+        let code = tare_run::local::keep(args.parent, conduct, &args.program, &args.arguments)?;
+        return Ok(ExitCode::from(code));
+    }
     let never = tare_run::local::exec(args.parent, conduct, &args.program, &args.arguments)?;
     match never {}
 }

@@ -8,5 +8,5 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const INVALID: u8 = 3;
 /// A gate could not be decided within its budget.
 pub(crate) const INCONCLUSIVE: u8 = 4;
-/// Ended by Ctrl-C or SIGTERM.
+/// Ended by Ctrl-C, SIGTERM or SIGHUP.
 pub(crate) const INTERRUPTED: u8 = 130;

@@ -152,10 +152,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns a flag that SIGINT and SIGTERM set; a second signal ends the process at once.
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set; a second signal ends the process at once.
 pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in tare_workload::signals::stopping() {
         signal_hook::flag::register_conditional_shutdown(
             signal,
             exit::INTERRUPTED.into(),

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
@@ -277,7 +276,7 @@ pub(super) fn begin(plan: Plan, text: String, dir: Option<PathBuf>) -> RunStart 
     }
 }
 
-/// Flags that Ctrl-C and SIGTERM set.
+/// Flags that Ctrl-C, SIGTERM and SIGHUP set.
 pub(super) struct Stop {
     /// True from the first signal on.
     pub(super) asked: watch::Receiver<bool>,
@@ -295,11 +294,11 @@ impl Stop {
 /// What a signal does during a run.
 pub(super) const STOPPING: &str = "Stopping the current trial and cleaning up";
 
-/// Returns flags that Ctrl-C and SIGTERM set. The first signal prints `message`.
+/// Returns flags that Ctrl-C, SIGTERM and SIGHUP set. The first signal prints `message`.
 pub(super) fn stop_on_signal(message: &'static str) -> anyhow::Result<Stop> {
     let (sender, asked) = watch::channel(false);
     let at_once = Arc::new(AtomicBool::new(false));
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new(tare_workload::signals::stopping())?;
     let last = Arc::clone(&at_once);
     std::thread::spawn(move || {
         for _ in signals.forever() {

@@ -189,7 +189,7 @@ impl EchoServer {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. Calls `started` when the server listens; returns the number
+/// Serves until SIGTERM, SIGINT or SIGHUP. Calls `started` when the server listens; returns the number
 /// of requests and of connections.
 ///
 /// # Errors

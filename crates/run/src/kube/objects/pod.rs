@@ -261,7 +261,7 @@ impl<'a> Pod<'a> {
                 plane,
                 pid: 0,
                 container: Some(format!("{}/{id}", self.node())),
-                with_children: false,
+                only_below: false,
             });
         }
         all

@@ -293,7 +293,7 @@ mod tests {
             plane: Plane::DataPlane,
             pid: 0,
             container: Some(format!("{node}/id-{node}")),
-            with_children: false,
+            only_below: false,
         };
         let nodes = ["n1", "n2"];
         let spec = AgentSpec {

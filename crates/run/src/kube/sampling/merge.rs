@@ -219,7 +219,9 @@ impl MergedSamples {
             AgentRecord::StackSampling(sampling) => {
                 self.stacks.add_sampling(&node.part.node, sampling);
             }
-            AgentRecord::Kubelet { .. } | AgentRecord::NotCounted { .. } => {}
+            AgentRecord::Kubelet { .. }
+            | AgentRecord::NotCounted { .. }
+            | AgentRecord::CpuMissing { .. } => {}
             AgentRecord::Final {
                 own_cpu_ns,
                 elapsed_ns,

@@ -26,8 +26,26 @@ const POLL: Duration = Duration::from_millis(100);
 const MISPLACED_AFTER: Duration = Duration::from_secs(2);
 /// What permits a program to listen where other programs of the deployment listen.
 const PERMITTED: &str = "; `network: own` in its `command` permits it";
+/// What programs write when an address is in use.
+const IN_USE: [&str; 4] = [
+    "already in use",
+    "address in use",
+    "eaddrinuse",
+    "port is in use",
+];
 /// Environment variable by which the processes of a program are found. They inherit it.
 const MARK: &str = "TARE_SERVICE";
+
+/// The environment variables of a program with this mark.
+pub(super) fn env(mark: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(MARK.to_owned(), mark.to_owned())])
+}
+
+/// Whether a message is about an address that is in use.
+pub(super) fn is_in_use(message: &str) -> bool {
+    let message = message.to_lowercase();
+    IN_USE.iter().any(|words| message.contains(words))
+}
 
 /// A program to start.
 pub(super) struct Program {
@@ -90,7 +108,7 @@ impl Program {
             .iter()
             .map(|(name, text)| Ok((name.clone(), fill(text)?)));
         let mut env: BTreeMap<String, String> = filled.collect::<Result<_, String>>()?;
-        env.insert(MARK.to_owned(), mark.clone());
+        env.extend(self::env(&mark));
         Ok(Some(Self {
             run,
             env,
@@ -152,12 +170,20 @@ impl Program {
                     Err(error) => error.to_string(),
                 };
                 let within_s = self.ready_within.as_secs();
-                return Err(format!(
+                let found = format!(
                     "not ready within {within_s} s: GET {} on {}: {seen}{}",
                     self.ready,
                     self.address,
                     process.log_tail()
-                ));
+                );
+                let taken = self.port_taken(&found);
+                let path = match seen.starts_with("status ") {
+                    true => {
+                        "; `ready` of its `command` is the path that it answers once it is ready"
+                    }
+                    false => "",
+                };
+                return Err(found + &taken + path);
             }
         }
     }
@@ -167,7 +193,7 @@ impl Program {
         if self.has_own_network {
             return String::new();
         }
-        let in_use = how.to_lowercase().contains("already in use");
+        let in_use = is_in_use(how);
         let deployment = Path::new(&self.mark).parent().unwrap_or(Path::new("/"));
         let programs = sockets::with_variable(MARK, &deployment.display().to_string());
         let mut programs = programs
@@ -186,7 +212,8 @@ impl Program {
                 false => format!("; {name} listens on {address}{PERMITTED}"),
             })
         });
-        taken.unwrap_or_default()
+        let elsewhere = || format!("; a port that it uses is in use by another program{PERMITTED}");
+        taken.or_else(|| in_use.then(elsewhere)).unwrap_or_default()
     }
 
     /// What is wrong with the addresses that the program listens on, if it listens.
@@ -228,7 +255,8 @@ impl Program {
     }
 }
 
-/// The processes of the programs of a deployment. Dropping it kills those that are left.
+/// The processes of the programs of a deployment. Dropping it kills those that are left, which their keepers have done
+/// before, if they were not killed.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     /// Names of the pods, with their marks.
@@ -256,6 +284,18 @@ impl Drop for Programs {
     fn drop(&mut self) {
         let _ = self.end();
     }
+}
+
+/// Kills the processes of all programs of a run, whose marks begin with this directory. Returns their ids and command
+/// lines.
+pub(super) fn kill_all_of(dir: &str) -> Vec<(u32, String)> {
+    let found = sockets::with_variable(MARK, &format!("{dir}/")).into_iter();
+    let killed = found.map(|(pid, _)| {
+        let line = sockets::command_line(pid);
+        sockets::kill(pid);
+        (pid, line)
+    });
+    killed.collect()
 }
 
 /// The processes of a program, its own and those that it has started.

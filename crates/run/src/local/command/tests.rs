@@ -105,7 +105,10 @@ fn the_program_that_has_taken_a_port_is_named() {
     let program = Program::of(&topology, pod, &workload.graph, Sides(None), dir.path());
     let program = program.unwrap().unwrap();
     let ended = "ended with exit status: 1: Address already in use";
-    assert_eq!(program.port_taken(ended), "");
+    let elsewhere = format!("; a port that it uses is in use by another program{PERMITTED}");
+    assert_eq!(program.port_taken(ended), elsewhere);
+    let node = "ended with exit status: 1: Error: listen EADDRINUSE 127.0.0.1:9090";
+    assert_eq!(program.port_taken(node), elsewhere);
 
     let listen = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); \
                   print(s.getsockname()[1], flush=True); time.sleep(600)";

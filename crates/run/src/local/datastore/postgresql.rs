@@ -92,6 +92,7 @@ impl Installed {
             user: if is_root { Some(user()?) } else { None },
             // Fast shutdown. SIGTERM would wait for the callers to disconnect.
             interrupt: true,
+            keep: true,
         };
         let scratch = data_directory(&settings.temporary, conduct.user.is_some())?;
         let installed = Self {

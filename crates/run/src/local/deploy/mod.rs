@@ -18,13 +18,14 @@ use super::child;
 use super::command::Programs;
 use super::datastore;
 use super::feature::FeatureChecks;
+use super::log;
 use super::program;
 use super::scratch::{Network, SOCKET_PATH_BYTES_MAX};
 use super::topology::{self, Sides, Topology};
 use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::instances;
-use part::{Part, start_parts};
+use part::start_parts;
 use parts::{applications, exec_sidecars, feature_services, sidecars};
 
 /// Maximum number of sidecars that start at the same time, per core.
@@ -72,21 +73,41 @@ pub(super) async fn deploy(
             topology::prefix(&workload.graph, network.second()),
         ),
         _network: network,
+        logs: dir.join(layout::LOGS),
         config: dir.join(layout::CONFIG),
         remarks: Vec::new(),
         topology,
         _scratch: scratch,
     };
+    let logs = deployment.logs.clone();
+    let shortening = async move { log::keep_short(&logs).await };
+    deployment.workers.spawn(shortening);
     let program = match has_envoys(&trial.mesh) {
         true => Some(program::of(local, &trial.mesh, plan.at_once.then_some(at))?),
         false => None,
     };
     if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {
         // The first error is the one to report.
+        let error = explained(&deployment, error);
         let _ = child::end_all(std::mem::take(&mut deployment.processes)).await;
         return Err(error);
     }
     Ok(deployment)
+}
+
+/// The same error, with what the logs of other programs contain about it.
+fn explained(deployment: &LocalDeployment, error: EnvironmentError) -> EnvironmentError {
+    match error {
+        EnvironmentError::Start { name, found } => {
+            let found = found + &deployment.explanations(&name);
+            EnvironmentError::Start { name, found }
+        }
+        EnvironmentError::NotReady { name, found } => {
+            let found = found + &deployment.explanations(&name);
+            EnvironmentError::NotReady { name, found }
+        }
+        other => other,
+    }
 }
 
 async fn start(
@@ -117,13 +138,11 @@ async fn start(
         start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
     if let Some(exec) = &deployment.mesh.exec {
-        let sidecars = exec_sidecars(deployment, exec, dir);
+        let sidecars = exec_sidecars(deployment, exec, dir)?;
         start_parts(tare, deployment, sidecars, None).await?;
     }
     // All at the same time, because a service is ready only when those that it calls are.
     let applications = applications(local, deployment, plan, trial, dir).await?;
-    let marks = applications.iter().filter_map(Part::mark);
-    deployment.programs.marks = marks.collect();
     start_parts(tare, deployment, applications, None).await
 }
 

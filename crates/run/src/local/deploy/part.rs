@@ -1,6 +1,5 @@
 //! The processes of a trial: how each starts, and when it is ready.
 
-use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::SocketAddrV4;
@@ -27,13 +26,16 @@ use super::super::probe::ProbeError;
 use crate::environment::EnvironmentError;
 use crate::envoy::admin;
 use crate::lines::Lines;
-use crate::proc::tree;
 
 /// Time limit for a part to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Interval between readiness checks of a sidecar. It starts at `POLL_FIRST` and grows.
 const POLL_FIRST: Duration = Duration::from_millis(5);
 const POLL_MAX: Duration = Duration::from_millis(100);
+
+/// Why a port of a proxy can be in use.
+const SHARED_PORTS: &str = "; all proxies of a trial share one network: a port besides `{listen}` must be another one for \
+                            each of them, or a Unix socket in `{dir}`";
 
 /// A process of a pod.
 pub(super) struct Part {
@@ -53,8 +55,10 @@ pub(super) enum Role {
     },
     /// A program of the user's, which listens on this address.
     Exec {
-        program: PathBuf,
-        arguments: Vec<String>,
+        /// The program and its arguments.
+        run: Vec<String>,
+        /// Value of the variable by which its processes are found.
+        mark: String,
         listen: SocketAddrV4,
     },
     /// A gRPC service of a feature, at this address.
@@ -78,6 +82,8 @@ pub(super) async fn start_parts(
     parts: Vec<Part>,
     at_once: Option<usize>,
 ) -> Result<(), EnvironmentError> {
+    let marks = parts.iter().filter_map(Part::mark);
+    deployment.programs.marks.extend(marks);
     let mut processes: Vec<Option<Process>> = parts.iter().map(|_| None).collect();
     let work = parts.iter().zip(&mut processes).map(Ok);
     let started = stream::iter(work)
@@ -98,10 +104,9 @@ pub(super) async fn start_parts(
         let Some(process) = process else { continue };
         let watched = WatchedProcess::process(&part.name, part.plane, process.pid);
         deployment.watched.push(WatchedProcess {
-            with_children: part.has_children(),
+            only_below: process.is_keeper,
             ..watched
         });
-        deployment.watched.extend(part.children(process.pid));
         deployment.processes.push(process);
     }
     started
@@ -118,9 +123,7 @@ impl Part {
             Role::Sidecar {
                 program, arguments, ..
             } => launch.foreign(program, arguments),
-            Role::Exec {
-                program, arguments, ..
-            } => launch.foreign(program, arguments),
+            Role::Exec { run, mark, .. } => launch.program(run, &command::env(mark)),
             Role::FeatureService(at) => launch.worker(&["workload", "answer", &at.to_string()]),
             Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
             Role::Program(program) => launch.program(&program.run, &program.env),
@@ -151,35 +154,28 @@ impl Part {
             Role::Program(program) => program.ready(process).await,
             Role::Datastore(server) => ready_when(process, || server.ready()).await,
         };
-        ready.map_err(|found| EnvironmentError::start(&self.name, found))
+        let name = self.name.clone();
+        let is_proxy = matches!(self.role, Role::Exec { .. });
+        let hint = |found: String| match is_proxy && command::is_in_use(&found) {
+            true => found + SHARED_PORTS,
+            false => found,
+        };
+        ready
+            .map_err(hint)
+            .map_err(|found| match process.has_ended() {
+                true => EnvironmentError::Start { name, found },
+                false => EnvironmentError::NotReady { name, found },
+            })
     }
 
-    /// Whether its child processes are sampled with it.
-    fn has_children(&self) -> bool {
-        matches!(&self.role, Role::Datastore(server) if server.has_children())
-    }
-
-    /// The name and the mark of a program of the user.
+    /// The name and the mark of a program of the user, also of a proxy.
     pub(super) fn mark(&self) -> Option<(String, String)> {
         match &self.role {
-            Role::Program(program) => Some((self.name.clone(), program.mark.clone())),
+            Role::Program(Program { mark, .. }) | Role::Exec { mark, .. } => {
+                Some((self.name.clone(), mark.clone()))
+            }
             _ => None,
         }
-    }
-
-    /// The processes that a program of the user has started, such as its workers.
-    fn children(&self, own: u32) -> Vec<WatchedProcess> {
-        let Some((name, mark)) = self.mark() else {
-            return Vec::new();
-        };
-        // A program can overwrite the environment in which the mark is, and leave the tree of processes.
-        let mut children: BTreeSet<u32> = command::marked(&mark).into_iter().collect();
-        children.extend(tree::descendants(own));
-        children.remove(&own);
-        let named = children
-            .into_iter()
-            .map(|pid| WatchedProcess::process(format!("{name}/process-{pid}"), self.plane, pid));
-        named.collect()
     }
 }
 
@@ -229,14 +225,14 @@ async fn application_ready(
         .append(true)
         .open(records)
         .map_err(failed)?;
+    let mut waits = String::new();
     let ready = async {
         while let Some(line) = lines.next().await? {
             writeln!(file, "{line}")?;
-            if matches!(
-                serde_json::from_str(&line),
-                Ok(WorkloadRecord::Ready { .. })
-            ) {
-                return Ok(true);
+            match serde_json::from_str(&line) {
+                Ok(WorkloadRecord::Ready { .. }) => return Ok(true),
+                Ok(WorkloadRecord::Event { message }) => waits += &format!(": {message}"),
+                _ => {}
             }
         }
         std::io::Result::Ok(false)
@@ -252,7 +248,7 @@ async fn application_ready(
             Err(format!("the process ended with {status}{log}"))
         }
         Ok(Err(e)) => Err(failed(e)),
-        Err(_) => Err(late(process, "")),
+        Err(_) => Err(late(process, &waits)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tare_model::SCHEMA_VERSION;
 use tare_model::layout;
-use tare_model::mesh::{ExecSidecar, Mesh, Mtls};
+use tare_model::mesh::{ExecPlaces, ExecSidecar, Mesh, Mtls};
 use tare_model::plan::Plan;
 use tare_model::trial::TrialSpec;
 use tare_model::worker::{Plane, WorkloadSpec};
@@ -37,22 +37,35 @@ pub(super) fn exec_sidecars(
     deployment: &LocalDeployment,
     exec: &ExecSidecar,
     dir: &Path,
-) -> Vec<Part> {
+) -> Result<Vec<Part>, EnvironmentError> {
     let sides = Sides::of(&deployment.mesh);
     let pods = deployment.topology.pods.iter();
     let pods = pods.filter(|pod| pod.has_inbound(sides));
-    let part = |pod: &Pod| Part {
-        name: format!("{}/sidecar", pod.name),
-        plane: Plane::DataPlane,
-        log: dir
-            .join(layout::LOGS)
-            .join(format!("{}-sidecar.log", pod.file_name())),
-        role: Role::Exec {
-            program: PathBuf::from(exec.program()),
-            arguments: exec.arguments(&pod.inbound().to_string(), &pod.application().to_string()),
-            listen: pod.inbound(),
-        },
-        namespace: deployment.namespaces.get(&pod.ip).cloned(),
+    let part = |pod: &Pod| {
+        let name = pod.file_name();
+        let doing = "create a directory for a sidecar";
+        let own = deployment._scratch.path().join(format!("{name}-sidecar"));
+        fs::create_dir(&own).map_err(EnvironmentError::io(doing))?;
+        let own = own.display().to_string();
+        let places = ExecPlaces {
+            listen: &pod.inbound().to_string(),
+            upstream: &pod.application().to_string(),
+            dir: &own,
+            name: &name,
+        };
+        Ok(Part {
+            name: format!("{}/sidecar", pod.name),
+            plane: Plane::DataPlane,
+            log: dir
+                .join(layout::LOGS)
+                .join(format!("{}-sidecar.log", pod.file_name())),
+            role: Role::Exec {
+                run: exec.run(&places),
+                mark: own,
+                listen: pod.inbound(),
+            },
+            namespace: deployment.namespaces.get(&pod.ip).cloned(),
+        })
     };
     pods.map(part).collect()
 }

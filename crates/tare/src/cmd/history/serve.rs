@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use tare_report::{HistoryDir, render_live_history_page};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::output::say;
 use crate::web::{self, Feed};
@@ -14,7 +13,7 @@ use crate::web::{self, Feed};
 /// Time between two checks of the directory. Comparing times of files also works on network volumes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Serves the page of the history in `dir` on a port of 127.0.0.1, or on any free port for 0, until SIGINT or SIGTERM.
+/// Serves the page of the history in `dir` on a port of 127.0.0.1, or on any free port for 0, until SIGINT, SIGTERM or SIGHUP.
 pub(super) fn run(dir: &Path, port: u16) -> anyhow::Result<()> {
     // A wrong directory is an error here, and not on the page.
     HistoryDir::read(dir)?;
@@ -27,10 +26,7 @@ pub(super) fn run(dir: &Path, port: u16) -> anyhow::Result<()> {
 }
 
 async fn serve(dir: PathBuf, listener: std::net::TcpListener) -> anyhow::Result<()> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
+    let mut stopped = std::pin::pin!(tare_workload::signals::stopped()?);
     let feed = Feed::new();
     let mut seen = files(&dir);
     let of = dir.clone();
@@ -38,8 +34,7 @@ async fn serve(dir: PathBuf, listener: std::net::TcpListener) -> anyhow::Result<
     say(format_args!("page: {} (stop with Ctrl-C)", server.address));
     loop {
         tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
+            () = &mut stopped => return Ok(()),
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
         let now = files(&dir);

@@ -49,6 +49,7 @@ impl RunStart {
             );
         }
         let run = RunDir::resume(dir)?;
+        run.found().iter().for_each(say);
         let manifest = run.manifest();
         Ok(Self {
             id: manifest.id.clone(),
