@@ -68,6 +68,8 @@ pub enum SearchEnd {
     Certain,
     /// The time budget was used up.
     Budget,
+    /// No request of a step succeeded, and not because of its rate.
+    Failed,
     /// Ctrl-C.
     Interrupted,
 }

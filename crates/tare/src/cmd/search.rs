@@ -8,8 +8,8 @@ use anyhow::bail;
 use tare_analysis::search::{Goal, Search};
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep};
-use tare_model::load::{LoadSpec, Objective};
-use tare_model::units::{format_rate, parse_duration, parse_rate};
+use tare_model::load::{LoadResult, LoadSpec, Objective};
+use tare_model::units::{parse_duration, parse_rate};
 
 use super::{exit, load};
 
@@ -119,6 +119,16 @@ struct Plan {
     pause: Duration,
 }
 
+/// What to do about a step in which no request succeeded.
+fn remedy(result: &LoadResult) -> &'static str {
+    match tare_load::verdict::unreachable(result) {
+        Some(_) => "start the server, or correct the URL",
+        None => {
+            "correct the request or the server; if the rate is too high for any response, use a lower --min-rate"
+        }
+    }
+}
+
 fn search(
     plan: &Plan,
     mut spec: LoadSpec,
@@ -140,13 +150,8 @@ fn search(
             ended = SearchEnd::Interrupted;
             break;
         }
-        if search.steps().is_empty()
-            && let Some(why) = tare_load::verdict::unreachable(&result)
-        {
-            bail!(
-                "no request succeeded at {}: {why}; start the server, or correct the URL",
-                format_rate(rate_rps)
-            );
+        if let Some(why) = search.hopeless(&result, rate_rps) {
+            bail!("{why}; {}", remedy(&result));
         }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
         let step = search.judge(&result, rate_rps)?;

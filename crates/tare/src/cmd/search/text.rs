@@ -115,6 +115,7 @@ fn ended(ended: SearchEnd) -> Option<&'static str> {
         SearchEnd::Budget => Some(
             "the time budget was used up before the interval was narrow enough: increase --budget",
         ),
+        SearchEnd::Failed => Some("no request of the last step succeeded"),
         SearchEnd::Interrupted => Some("interrupted"),
     }
 }
