@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use tare_model::load::LoadResult;
+use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult};
 
 mod support;
 
@@ -21,45 +22,63 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The error of a search, which ends after its first step: only further ones are listed.
-fn first_step_ends(url: &str) -> String {
+/// The failure of a search that ends after its first step.
+fn failure(url: &str, min_rate: &[&str]) -> String {
     let search = ["search", url, "--slo", "p99<1s", "--step-duration", "200ms"];
     let limits = ["--pause", "10ms", "--budget", "20s", "--connections", "8"];
-    let output = tare(&[&search[..], &limits].concat());
-    let errors = errors(&output);
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(
-        errors.starts_with("tare: no request succeeded at "),
-        "{errors}"
-    );
-    errors
+    let json = ["--output", "json"];
+    let output = tare(&[&search[..], &limits, &json, min_rate].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let result: SearchResult = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((result.steps.len(), result.ended), (1, SearchEnd::Failed));
+    let limit = match min_rate {
+        [] => SearchLimit::Unknown,
+        _ => SearchLimit::MinRate,
+    };
+    assert_eq!((result.limit, result.found), (limit, None));
+    let failure = result.failure.unwrap();
+    assert!(failure.starts_with("no request succeeded at "), "{failure}");
+    failure
 }
 
 #[test]
-fn a_search_against_a_target_that_fails_every_request_names_the_class() {
+fn a_search_against_a_target_that_fails_every_request_ends_with_the_class() {
     let unavailable = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
     let server = serve(|_, stream| stream.write_all(unavailable).is_ok());
-    let found = first_step_ends(&format!("http://{server}/"));
+    let url = format!("http://{server}/");
+    for min_rate in [&[][..], &["--min-rate", "50"]] {
+        let found = failure(&url, min_rate);
+        assert!(
+            found.contains("status5xx ") && found.contains("status 503 "),
+            "{found}"
+        );
+    }
+    let text = tare(&[
+        "search",
+        &url,
+        "--slo",
+        "errors<1%",
+        "--step-duration",
+        "200ms",
+    ]);
+    let text = String::from_utf8(text.stdout).unwrap();
     assert!(
-        found.contains("status5xx ") && found.contains("status 503 "),
-        "{found}"
+        text.contains("status 503 ") && !text.contains("slower than"),
+        "{text}"
     );
     let server = serve(|_, _| false);
-    let found = first_step_ends(&format!("http://{server}/"));
+    let found = failure(&format!("http://{server}/"), &[]);
     assert!(found.contains("closed "), "{found}");
     let server = serve(|_, _| true);
-    let found = first_step_ends(&format!("http://{server}/"));
+    let found = failure(&format!("http://{server}/"), &[]);
     assert!(
         found.contains("had not ended at the end of the drain"),
         "{found}"
     );
-    let echo = Echo::start(&[]);
-    let call = format!(
-        "{}/tare.echo.v1.Echo/Missing",
-        echo.url.replace("http", "grpc")
-    );
-    let output = tare(&["search", &call, "--slo", "p99<1s", "--budget", "20s"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let echo = Echo::start(&["--status", "503"]);
+    let call = echo.url.replace("http", "grpc") + "/tare.echo.v1.Echo/Unary";
+    let found = failure(&call, &["--min-rate", "50"]);
+    assert!(found.contains("grpc-status 14 "), "{found}");
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use tare_analysis::search::{Goal, Search};
+use tare_load::verdict::unreachable;
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep};
-use tare_model::load::{LoadResult, LoadSpec, Objective};
-use tare_model::units::{parse_duration, parse_rate};
+use tare_model::load::{LoadSpec, Objective};
+use tare_model::units::{format_rate, parse_duration, parse_rate};
 
 use super::{exit, load};
 
@@ -25,8 +26,8 @@ const START_RPS: f64 = 100.0;
 ///
 /// The rate doubles until an objective is missed. Each further step runs at the rate that is most
 /// informative, until the interval is narrow enough. The result states what limits the rate: the
-/// target, the generator, or --max-rate. Exit code 1: even the lowest rate misses an objective; 3:
-/// no limit was found.
+/// target, the generator, or --max-rate. Exit code 1: even the lowest rate misses an objective, or
+/// every request fails; 3: no limit was found.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -106,6 +107,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {
         (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
+        (SearchEnd::Failed, _) if !result.steps.iter().any(answers) => ExitCode::from(exit::MISSED),
         (_, SearchLimit::MinRate) => ExitCode::from(exit::MISSED),
         (_, SearchLimit::Unknown) => ExitCode::from(exit::INVALID),
         _ => ExitCode::SUCCESS,
@@ -119,14 +121,15 @@ struct Plan {
     pause: Duration,
 }
 
-/// What to do about a step in which no request succeeded.
-fn remedy(result: &LoadResult) -> &'static str {
-    match tare_load::verdict::unreachable(result) {
-        Some(_) => "start the server, or correct the URL",
-        None => {
-            "correct the request or the server; if the rate is too high for any response, use a lower --min-rate"
-        }
-    }
+/// Whether a request of a step succeeded.
+fn answers(step: &SearchStep) -> bool {
+    step.latency_ns.count > 0
+}
+
+/// Whether the last step ran at the lowest rate.
+fn at_lowest(search: &Search, goal: &Goal) -> bool {
+    let last = search.steps().last();
+    last.is_some_and(|step| step.rate_rps <= goal.min_rps)
 }
 
 fn search(
@@ -138,6 +141,7 @@ fn search(
     let begun = Instant::now();
     let mut search = Search::new(plan.goal.clone());
     let mut ended = SearchEnd::Certain;
+    let mut failure = None;
     while !search.is_done() {
         let rate_rps = search.prepare(&mut spec);
         let takes = Duration::from_nanos(spec.warmup_ns + spec.duration_ns);
@@ -150,13 +154,22 @@ fn search(
             ended = SearchEnd::Interrupted;
             break;
         }
-        if let Some(why) = search.hopeless(&result, rate_rps) {
-            bail!("{why}; {}", remedy(&result));
+        let hopeless = search.hopeless(&result, rate_rps);
+        if let (true, Some(why)) = (search.steps().is_empty(), unreachable(&result)) {
+            bail!(
+                "no request succeeded at {}: {why}; start the server, or correct the URL",
+                format_rate(rate_rps)
+            );
         }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
         let step = search.judge(&result, rate_rps)?;
         observe(search.steps().len() + 1, &step);
         search.add(step);
+        if hopeless.is_some() {
+            ended = SearchEnd::Failed;
+            failure = hopeless;
+            break;
+        }
         spec.seed = spec.seed.wrapping_add(1);
         std::thread::sleep(if left_over {
             plan.pause * 4
@@ -173,10 +186,15 @@ fn search(
             .iter()
             .map(Objective::to_string)
             .collect(),
-        found: search.found(),
+        found: search.found().filter(|_| failure.is_none()),
         unseen_share: search.unseen_share(),
-        limit: search.limit(),
+        limit: match failure {
+            Some(_) if at_lowest(&search, &plan.goal) => SearchLimit::MinRate,
+            Some(_) => SearchLimit::Unknown,
+            None => search.limit(),
+        },
         ended,
+        failure,
         steps: search.steps().to_vec(),
     })
 }
