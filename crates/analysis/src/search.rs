@@ -6,7 +6,8 @@ use tare_model::load::search::{
 };
 use tare_model::load::{LoadResult, LoadSpec, Mode, Objective};
 use tare_model::plan::{Load, STEP_WARMUP_SHARE};
-use tare_model::verdict::{Grade, Reason};
+use tare_model::units::format_rate;
+use tare_model::verdict::{Finding, Grade, Reason};
 use tare_stats::WireError;
 use tare_stats::search::{Progress, RateSearch};
 
@@ -155,6 +156,40 @@ impl Search {
             loop_utilisation: result.generator.loop_utilisation,
             verdict: result.verdict.clone(),
         })
+    }
+
+    /// Why further steps are useless: no request of this step succeeded, and its rate is not the
+    /// reason. Either no request has ever succeeded, or some did at this rate or a higher one.
+    #[must_use]
+    pub fn hopeless(&self, result: &LoadResult, rate_rps: f64) -> Option<String> {
+        let counts = &result.counts;
+        if counts.ok > 0 || counts.planned == 0 || result.interrupted {
+            return None;
+        }
+        let lived = self.steps.iter().filter(|s| s.latency_ns.count > 0);
+        let highest = lived.map(|s| s.rate_rps).reduce(f64::max);
+        if highest.is_some_and(|highest| rate_rps > highest) {
+            return None;
+        }
+        let about = |f: &&Finding| matches!(f.reason, Reason::Errors | Reason::DrainCut);
+        let found = result.verdict.reasons.iter().filter(about);
+        let mut found: Vec<String> = found.map(|f| f.found.clone()).collect();
+        let statuses = result
+            .status
+            .iter()
+            .map(|(code, n)| format!("status {code} {n}"));
+        found.extend(statuses);
+        let calls = result.grpc_status.iter();
+        found.extend(calls.map(|(code, n)| format!("grpc-status {code} {n}")));
+        let since = match highest {
+            None => String::new(),
+            Some(highest) => format!(", although some did at {}", format_rate(highest)),
+        };
+        let rate = format_rate(rate_rps);
+        Some(format!(
+            "no request succeeded at {rate}{since}: {}",
+            found.join("; ")
+        ))
     }
 
     /// Adds a step. A step in which the generator was delayed does not show the limit of the
@@ -316,6 +351,38 @@ mod tests {
         let again = steps(&[(50.0, Generator), (50.0, Generator)]);
         assert_eq!(rate_to_repeat(&again), None);
         assert_eq!(rate_to_repeat(&steps(&[(50.0, Missed)])), None);
+    }
+
+    /// The result of a step in which `ok` of 10 requests succeeded.
+    fn result(ok: u64) -> LoadResult {
+        let mut r = crate::streams::merge::tests::nothing_sent();
+        (r.counts.planned, r.counts.ok, r.counts.error) = (10, ok, 10 - ok);
+        r.status = [("503".to_owned(), 10 - ok)].into();
+        let found = "10 of 10 requests failed: status5xx 10";
+        r.verdict =
+            Verdict::from_findings(vec![Finding::new(Grade::Invalid, Reason::Errors, found)]);
+        r
+    }
+
+    #[test]
+    fn a_target_that_fails_every_request_ends_the_search() {
+        let mut search = search_of(&[]);
+        let why = search.hopeless(&result(0), 100.0).unwrap();
+        assert_eq!(
+            why,
+            "no request succeeded at 100 rps: 10 of 10 requests failed: status5xx 10; status 503 10"
+        );
+        assert_eq!(search.hopeless(&result(1), 100.0), None);
+        let mut hung = result(0);
+        (hung.counts.error, hung.counts.in_flight) = (0, 10);
+        assert!(search.hopeless(&hung, 100.0).is_some());
+        // A rate that no step has reached may be what is wrong.
+        let mut step = step(100.0, StepOutcome::Met);
+        step.latency_ns.count = 9;
+        search.add(step);
+        assert_eq!(search.hopeless(&result(0), 200.0), None);
+        let why = search.hopeless(&result(0), 100.0).unwrap();
+        assert!(why.contains("although some did at 100 rps"), "{why}");
     }
 
     #[test]

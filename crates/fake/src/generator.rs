@@ -309,6 +309,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
             throttled_ns: None,
             awake: false,
             core_to_core_ns: Vec::new(),
+            addresses: Default::default(),
         },
         verdict: Verdict::default(),
         histograms: LoadHistograms {

@@ -25,4 +25,4 @@ mod target;
 pub use machine::{Awake, NotAwake, core_to_core_ns};
 pub use record::verdict;
 pub use run::{LoadError, run};
-pub use target::{Origin, SpecError, Targets, host_port, tls};
+pub use target::{Origin, SpecError, Targets, host_port, tls, without_zone};

@@ -14,7 +14,7 @@ use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
 use crate::machine::{Awake, NotAwake, core_to_core_ns, pin, throttled_ns};
 use crate::record::{Collector, RunInfo};
 use crate::target::tls::{TlsError, TlsPeer, own_sessions, peers};
-use crate::target::{SpecError, Targets, connections_of, resolve};
+use crate::target::{SpecError, Targets, connections_of, opened_by_address, resolve};
 
 /// How long the connections may take to open. The schedule then starts without the missing
 /// ones.
@@ -114,8 +114,8 @@ pub fn run(
     let targets = Arc::new(Targets::new(spec)?);
     let tls = spec.tls.clone().unwrap_or_default();
     let peers = &peers(&tls, &targets.origins)?;
-    let plans = plans(spec, &targets);
-    raise_file_limit(&plans)?;
+    let plans = &plans(spec, &targets);
+    raise_file_limit(plans)?;
     let cores = cores(spec)?;
     let (sender, receiver) = channel();
     let awake = spec.awake.then(Awake::hold).transpose()?;
@@ -136,11 +136,10 @@ pub fn run(
             loops.push(spawned.map_err(|e| LoadError::Thread(e.to_string()))?);
         }
         drop(sender);
-        let names = &targets.names;
         let collector = std::thread::Builder::new()
             .name("tare-collect".to_owned())
             .spawn_scoped(scope, move || {
-                collect(spec, names, &receiver, releases, (intervals, stop), observe)
+                collect(spec, plans, &receiver, releases, (intervals, stop), observe)
             })
             .map_err(|e| LoadError::Thread(e.to_string()))?;
         let panicked = |_| LoadError::Thread("it panicked".to_owned());
@@ -228,15 +227,16 @@ fn drive<D: Driver>(
 
 fn collect(
     spec: &LoadSpec,
-    names: &[String],
+    plans: &[LoopPlan],
     receiver: &Receiver<Message>,
     releases: Vec<Sender<u64>>,
     (intervals, stop): (bool, &AtomicBool),
     observe: &mut dyn FnMut(LoadRecord),
 ) -> Result<LoadResult, LoadError> {
-    let mut collector = Collector::new(names, releases.len(), spec, intervals);
-    let mut unopened = releases.len();
     let ended_early = || LoadError::Thread("it stopped reporting".to_owned());
+    let LoopPlan { targets, addrs, .. } = plans.first().ok_or_else(ended_early)?;
+    let mut collector = Collector::new(&targets.names, releases.len(), spec, intervals);
+    let mut unopened = releases.len();
     while unopened > 0 {
         match receiver.recv().map_err(|_| ended_early())? {
             Message::Opened => unopened -= 1,
@@ -279,14 +279,15 @@ fn collect(
     let throttled = throttled_ns()
         .zip(throttled_before)
         .map(|(after, before)| after.saturating_sub(before));
-    Ok(collector.result(
-        spec,
-        &RunInfo {
-            window_start_unix_ns,
-            throttled_ns: throttled,
-            driver,
-        },
-    ))
+    let addresses = opened_by_address(&targets.origins, addrs, collector.opened());
+    let info = RunInfo {
+        window_start_unix_ns,
+        throttled_ns: throttled,
+        driver,
+    };
+    let mut result = collector.result(spec, &info);
+    result.generator.addresses = addresses;
+    Ok(result)
 }
 
 struct Start {
@@ -314,13 +315,19 @@ fn choose_start(spec: &LoadSpec) -> Result<Start, std::io::Error> {
 fn plans(spec: &LoadSpec, targets: &Arc<Targets>) -> Vec<LoopPlan> {
     let addrs = Arc::new(resolve(&targets.origins));
     let origins = targets.origins.len() as u32;
+    let of = |o, thread| connections_of(spec.connections, o, origins, thread, spec.threads);
+    // Every generator has about the same number of connections.
+    let of_generator = |o| (0..spec.threads).map(|t| of(o, t)).sum::<u32>();
+    let before = |o, thread| {
+        let own = (0..thread).map(|t| of(o, t)).sum::<u32>();
+        own.wrapping_add(of_generator(o).wrapping_mul(spec.shard.index))
+    };
     (0..spec.threads)
         .map(|thread| LoopPlan {
             targets: Arc::clone(targets),
             addrs: Arc::clone(&addrs),
-            connections: (0..origins)
-                .map(|o| connections_of(spec.connections, o, origins, thread, spec.threads))
-                .collect(),
+            connections: (0..origins).map(|o| of(o, thread)).collect(),
+            before: (0..origins).map(|o| before(o, thread)).collect(),
             streams: spec.streams,
             think_ns: spec.think_ns,
             open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {

@@ -280,6 +280,52 @@ fn serve_runs_a_whole_instance_until_it_is_interrupted() {
 }
 
 #[test]
+fn a_graph_in_a_file_is_shown_and_served_and_its_mistakes_are_located() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("own.yaml");
+    let graph = "name: own\nservices:\n  - name: front\n    protocol: http\n    endpoints: [{path: /hello}]\nmixes:\n  \
+                 - name: default\n    endpoints: [{name: hello, service: front, path: /hello}]\n";
+    std::fs::write(&file, graph).unwrap();
+    let path = file.to_str().unwrap();
+    assert!(stdout_of(&["show", path]).contains("path: /hello"));
+    let mut child = Command::new(TARE)
+        .args(["workload", "serve", path])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let received = lines(child.stdout.take().unwrap());
+    let mut running = Running(child);
+    let first = received.recv_timeout(TIMEOUT).unwrap();
+    let address = first
+        .split("http://")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{first}"));
+    assert_eq!(status_of(address.trim(), "/hello"), "200");
+    running.signal(Signal::INT);
+    assert!(running.0.wait().unwrap().success());
+    let refused = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let output = Command::new(TARE)
+            .args(["workload", "serve", path])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let misspelt = refused(&graph.replace("endpoints: [{path", "endpionts: [{path"));
+    assert!(misspelt.contains("own.yaml:5"), "{misspelt}");
+    let store = graph.replace("protocol: http\n", "protocol: tcp\n    store: valkey\n");
+    let store = refused(&store);
+    assert!(store.contains("store"), "{store}");
+    let missing = Command::new(TARE)
+        .args(["workload", "serve", "missing.yaml"])
+        .output()
+        .unwrap();
+    let missing = String::from_utf8(missing.stderr).unwrap();
+    assert!(missing.contains("failed to read missing.yaml"), "{missing}");
+}
+
+#[test]
 fn the_graph_in_the_documentation_is_valid() {
     let page = include_str!("../../../docs/workloads.md");
     let yaml = page.split("```yaml\n").nth(1).unwrap();

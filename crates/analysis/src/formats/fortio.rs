@@ -45,6 +45,8 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
     let mut errors = Histogram::new();
     let mut c = Counts::default();
     let mut status: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    let (mut received, mut opened) = (0, 0);
     for result in results {
         all.merge(&Histogram::from_wire(&result.histograms.latency)?);
         errors.merge(&Histogram::from_wire(&result.histograms.error_latency)?);
@@ -52,6 +54,11 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
         for (code, n) in &result.status {
             *status.entry(code).or_default() += n;
         }
+        for (code, n) in &result.grpc_status {
+            *calls.entry(code).or_default() += n;
+        }
+        received += result.generator.bytes_received;
+        opened += result.generator.connections_opened;
     }
     all.merge(&errors);
     let windows = results.iter().map(|r| (r.window_ns, r.rate.achieved));
@@ -66,9 +73,17 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
     };
     let requested = requested.map_or("max".to_owned(), |t| format!("{t}"));
     let seconds = window_ns as f64 / 1e9;
+    let ended = c.ok + c.error + c.timeout;
+    let is_grpc = !calls.is_empty();
+    if is_grpc {
+        // As in Fortio, calls that succeeded have a name and the others a number.
+        status = calls;
+        if let Some(ok) = status.remove("0") {
+            status.insert("SERVING", ok);
+        }
+    }
     // Fortio counts requests without a response as status -1.
     let responded: u64 = status.values().sum();
-    let ended = c.ok + c.error + c.timeout;
     if ended > responded {
         status.insert("-1", ended - responded);
     }
@@ -80,8 +95,13 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .take(64)
         .collect();
-    let document = json!({
-        "RunType": "HTTP",
+    let target = if about.url.is_empty() {
+        &about.label
+    } else {
+        &about.url
+    };
+    let mut document = json!({
+        "RunType": if is_grpc { "GRPC" } else { "HTTP" },
         "Labels": about.label,
         "StartTime": start,
         "RequestedQPS": requested,
@@ -99,12 +119,36 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
         "RunID": 0,
         "ID": format!("{}_{name}", start[..19].replace(['T', ':'], "-")),
         "RetCodes": status,
-        "URL": if about.url.is_empty() { &about.label } else { &about.url },
         "NumConnections": about.connections,
+        "Sizes": sizes(received, ended),
+        "SocketCount": opened,
     });
+    document[if is_grpc { "Destination" } else { "URL" }] = json!(target);
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     Ok(text)
+}
+
+/// The sizes of the responses, of which only the sum is known.
+fn sizes(received: u64, ended: u64) -> Value {
+    let mean = received as f64 / ended.max(1) as f64;
+    json!({
+        "Count": ended,
+        "Min": mean,
+        "Max": mean,
+        "Sum": received,
+        "Avg": mean,
+        "StdDev": 0,
+        "Data": null,
+    })
+}
+
+/// A percentile without decimals if it has none: readers make names such as `p50` of it.
+fn percentile(p: f64) -> Value {
+    match p.fract() == 0.0 {
+        true => json!(p as u64),
+        false => json!(p),
+    }
 }
 
 fn histogram(h: &Histogram) -> Value {
@@ -123,8 +167,8 @@ fn histogram(h: &Histogram) -> Value {
             })
         })
         .collect();
-    let percentiles =
-        PERCENTILES.map(|p| json!({"Percentile": p, "Value": seconds(h.quantile(p / 100.0))}));
+    let percentiles = PERCENTILES
+        .map(|p| json!({"Percentile": percentile(p), "Value": seconds(h.quantile(p / 100.0))}));
     let mean = h.mean();
     let variance: f64 = h
         .ranges()
@@ -139,7 +183,7 @@ fn histogram(h: &Histogram) -> Value {
         "Avg": mean / 1e9,
         "StdDev": variance.sqrt() / 1e9,
         "Data": data,
-        "Percentiles": if total == 0 { json!(null) } else { json!(percentiles) },
+        "Percentiles": if total == 0 { json!([]) } else { json!(percentiles) },
     })
 }
 
@@ -170,7 +214,71 @@ fn intervals(h: &Histogram) -> Vec<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::merge::tests::nothing_sent;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_fields_that_other_tools_read_have_the_form_they_expect() {
+        let mut result = nothing_sent();
+        let mut h = Histogram::new();
+        (1..=100).for_each(|n| h.record(n * 1_000_000));
+        result.histograms.latency = h.to_wire();
+        result.counts.ok = 100;
+        result.counts.planned = 100;
+        result.status.insert("200".to_owned(), 100);
+        result.grpc_status.clear();
+        result.generator.bytes_received = 25_000;
+        let read = |result: &LoadResult| -> Value {
+            let about = About {
+                label: "load".to_owned(),
+                url: "http://h/".to_owned(),
+                connections: 4,
+            };
+            serde_json::from_str(&fortio(&about, &[result]).unwrap()).unwrap()
+        };
+        let document = read(&result);
+        // A reader names each percentile after its number: p50, p99.9.
+        let percentiles = document["DurationHistogram"]["Percentiles"]
+            .as_array()
+            .unwrap();
+        let names: Vec<String> = percentiles
+            .iter()
+            .map(|p| p["Percentile"].to_string())
+            .collect();
+        assert_eq!(names, ["50", "75", "90", "99", "99.9", "99.99"]);
+        assert_eq!(document["Sizes"]["Count"], 100);
+        assert_eq!(document["Sizes"]["Avg"], 250.0);
+        assert_eq!(
+            (&document["RunType"], &document["URL"]),
+            (&json!("HTTP"), &json!("http://h/"))
+        );
+        assert_eq!(document["RetCodes"], json!({"200": 100}));
+        assert!(document["ActualDuration"].is_u64() && document["RequestedQPS"].is_string());
+        // Calls that fail have the HTTP status 200, so their own status counts.
+        result.grpc_status = [("0", 90), ("14", 8)]
+            .map(|(k, n)| (k.to_owned(), n))
+            .into();
+        let document = read(&result);
+        assert_eq!(
+            document["RetCodes"],
+            json!({"SERVING": 90, "14": 8, "-1": 2})
+        );
+        assert_eq!(
+            (&document["RunType"], &document["Destination"]),
+            (&json!("GRPC"), &json!("http://h/"))
+        );
+    }
+
+    #[test]
+    fn a_result_without_responses_has_no_null_where_readers_iterate() {
+        let text = fortio(&About::default(), &[&nothing_sent()]).unwrap();
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let histogram = &document["DurationHistogram"];
+        assert_eq!(
+            (&histogram["Percentiles"], &histogram["Data"]),
+            (&json!([]), &json!([]))
+        );
+    }
 
     proptest! {
         #[test]

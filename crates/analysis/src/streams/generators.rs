@@ -290,6 +290,7 @@ mod tests {
                 throttled_ns: None,
                 awake: false,
                 core_to_core_ns: Vec::new(),
+                addresses: Default::default(),
             },
             verdict: Verdict::default(),
             histograms: LoadHistograms {

@@ -9,7 +9,7 @@ use rustls::{CertificateError, ClientConnection, HandshakeKind};
 
 use super::report::count;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes, TlsReport};
-use crate::target::tls::TlsPeer;
+use crate::target::tls::{TlsPeer, explained};
 
 /// Maximum number of bytes that rustls reads from a socket at once. After a shorter read the
 /// socket is empty.
@@ -98,12 +98,7 @@ fn reason(error: &rustls::Error) -> String {
         E::InvalidCertificate(CertificateError::NotValidYetContext { .. }) => {
             "invalid peer certificate: not valid yet".to_owned()
         }
-        other => match other.to_string() {
-            text if text.contains("CaUsedAsEndEntity") => {
-                "invalid peer certificate: the server's own certificate is a CA certificate (CA:TRUE)".to_owned()
-            }
-            text => text,
-        },
+        other => explained(other.to_string()),
     }
 }
 

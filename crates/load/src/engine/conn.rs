@@ -9,6 +9,7 @@ use crate::driver::ConnId;
 use crate::http1::ResponseParser;
 use crate::record::{FirstBytes, Instants};
 
+use super::addresses::Addresses;
 use super::mux::Mux;
 
 /// Shortest and longest pause after a failed connection attempt; each pause is twice the
@@ -162,8 +163,7 @@ pub(super) struct Pool {
     /// Whether its connections use HTTP/2.
     pub(super) multiplexed: bool,
     /// Empty when the name did not resolve.
-    addrs: Vec<SocketAddr>,
-    addr: usize,
+    pub(super) addresses: Addresses,
     /// First in, first out, so that every connection is used in turn and stays warm.
     idle: VecDeque<ConnId>,
     pub(super) waiting: VecDeque<Waiting>,
@@ -177,11 +177,15 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(addrs: Vec<SocketAddr>, connections: u32, multiplexed: bool) -> Self {
+    pub(super) fn new(
+        addrs: &[SocketAddr],
+        before: u32,
+        connections: u32,
+        multiplexed: bool,
+    ) -> Self {
         Self {
             multiplexed,
-            addrs,
-            addr: 0,
+            addresses: Addresses::new(addrs, before),
             idle: VecDeque::with_capacity(connections as usize),
             waiting: VecDeque::new(),
             spare: VecDeque::new(),
@@ -192,36 +196,32 @@ impl Pool {
         }
     }
 
-    /// The address for the next attempt; `None` when the name did not resolve.
-    pub(super) fn addr(&self) -> Option<(usize, SocketAddr)> {
-        Some((self.addr, *self.addrs.get(self.addr)?))
-    }
-
     /// The last error if no connection is open, connecting or spare.
     pub(super) fn dead(&self) -> Option<ErrorClass> {
-        if self.addrs.is_empty() {
+        if self.addresses.is_empty() {
             return Some(ErrorClass::Dns);
         }
         let none = self.open + self.connecting == 0 && self.spare.is_empty();
         none.then_some(self.last_error)
     }
 
-    /// Records a failed attempt at the address with index `addr`; the next attempts use the
-    /// next address.
-    pub(super) fn failed(&mut self, addr: usize, class: ErrorClass) {
+    /// Records why a connection is not open.
+    pub(super) fn note(&mut self, class: ErrorClass) {
         self.last_error = class;
-        if addr == self.addr {
-            self.addr = (self.addr + 1) % self.addrs.len().max(1);
+    }
+
+    /// Records that the address with index `addr` failed; the next attempts use others.
+    pub(super) fn failed(&mut self, addr: usize, class: ErrorClass) {
+        self.note(class);
+        // A shortage of this machine says nothing about the address.
+        if class != ErrorClass::LocalShortage {
+            self.addresses.avoid(addr);
         }
     }
 
     /// Whether a connection is probably idle. One that has closed since may still be in the queue.
     pub(super) fn has_idle(&self) -> bool {
         !self.idle.is_empty()
-    }
-
-    pub(super) fn addresses(&self) -> usize {
-        self.addrs.len()
     }
 
     /// Takes the connection that has been idle longest.

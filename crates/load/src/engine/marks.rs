@@ -80,11 +80,14 @@ impl<D: Driver> Engine<'_, D> {
     pub(super) fn flush(&mut self, at: Option<u64>, planned_before: u32, end: Option<LoopEnd>) {
         let stats = self.recorder.take();
         let t_ns = at.map(|at| at as i64 - self.window_start as i64);
+        let last = end.iter().flat_map(|_| &self.pools);
+        let opened = last.map(|p| p.addresses.counts()).collect();
         (self.sink)(Flush {
             stats,
             t_ns,
             planned_before,
             end,
+            opened,
         });
     }
 }

@@ -15,6 +15,7 @@ use crate::http2::Event;
 use crate::record::{LoopStats, Recorder, SECOND_NS};
 use crate::target::Targets;
 
+mod addresses;
 mod churn;
 mod closed;
 mod conn;
@@ -55,6 +56,8 @@ pub(crate) struct LoopPlan {
     pub(crate) addrs: Arc<Vec<Vec<SocketAddr>>>,
     /// Connections to each origin.
     pub(crate) connections: Vec<u32>,
+    /// Connections of other loops and generators to each origin, which come before those of this loop.
+    pub(crate) before: Vec<u32>,
     /// Maximum number of concurrent requests on an HTTP/2 connection.
     pub(crate) streams: u32,
     /// `None`: closed loop.
@@ -131,6 +134,8 @@ pub(crate) struct Flush {
     pub(crate) planned_before: u32,
     /// The loop's own counters; only in its last flush.
     pub(crate) end: Option<LoopEnd>,
+    /// Connections opened to each address of each origin; only in its last flush.
+    pub(crate) opened: Vec<Vec<u64>>,
 }
 
 /// The next instants at which the loop flushes or opens and closes its window; see
@@ -200,7 +205,7 @@ impl<'a, D: Driver> Engine<'a, D> {
         let pools = plan.connections.iter().zip(plan.addrs.iter()).enumerate();
         let pools = pools.map(|(origin, (&count, addrs))| {
             let multiplexed = plan.targets.origins[origin].multiplexed;
-            Pool::new(addrs.clone(), count, multiplexed)
+            Pool::new(addrs, plan.before[origin], count, multiplexed)
         });
         let conns: Vec<Conn> = plan
             .origins_of_connections()
@@ -271,7 +276,7 @@ impl<'a, D: Driver> Engine<'a, D> {
 
     /// Whether `conn` is open or has failed at every address, so that the start need not wait.
     fn settled(&self, conn: &Conn) -> bool {
-        let addresses = self.pools[conn.pool as usize].addresses();
+        let addresses = self.pools[conn.pool as usize].addresses.len();
         let open = matches!(conn.state, State::Idle | State::Multiplexed | State::Spare);
         open || conn.failures >= addresses
     }

@@ -5,7 +5,7 @@ use tare_model::load::ErrorClass;
 use crate::driver::{ConnId, Driver, Fault};
 use crate::record::Ending;
 
-use super::conn::State;
+use super::conn::{Conn, State};
 use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
 
 impl<D: Driver> Engine<'_, D> {
@@ -14,7 +14,7 @@ impl<D: Driver> Engine<'_, D> {
         let timeout = self.connect_timeout_ns();
         let conn = &mut self.conns[id as usize];
         let pool = &mut self.pools[conn.pool as usize];
-        let Some((index, addr)) = pool.addr() else {
+        let Some((index, addr)) = pool.addresses.begin() else {
             return;
         };
         conn.addr = index;
@@ -58,9 +58,11 @@ impl<D: Driver> Engine<'_, D> {
 
     /// Counts a connection that can carry requests from now on.
     pub(super) fn opened(&mut self, id: ConnId) {
-        let pool = &mut self.pools[self.conns[id as usize].pool as usize];
+        let conn = &self.conns[id as usize];
+        let pool = &mut self.pools[conn.pool as usize];
         pool.connecting -= 1;
         pool.open += 1;
+        pool.addresses.opened(conn.addr);
         self.end.connections_opened += 1;
         if self.is_closed_loop() {
             self.opened_too_late(id);
@@ -78,6 +80,7 @@ impl<D: Driver> Engine<'_, D> {
         conn.failures += 1;
         let addr = conn.addr;
         self.pools[pool].connecting -= 1;
+        self.pools[pool].addresses.ended(addr);
         self.pools[pool].failed(addr, class);
         if self.running && self.is_closed_loop() {
             self.attempt_failed(id, class);
@@ -110,7 +113,9 @@ impl<D: Driver> Engine<'_, D> {
         self.driver.close(id);
         self.stale = true;
         let pool = self.conns[id as usize].pool as usize;
+        let addr = self.conns[id as usize].addr;
         self.pools[pool].open -= 1;
+        self.pools[pool].addresses.ended(addr);
         self.down += 1;
         let (now, needed) = (self.now, self.needs_connections(pool));
         let conn = &mut self.conns[id as usize];
@@ -134,8 +139,13 @@ impl<D: Driver> Engine<'_, D> {
             // The connection was closed before its first request. Without a pause, the loop
             // would reconnect continuously.
             conn.back_off(now);
-            let addr = conn.addr;
-            self.pools[pool].failed(addr, class);
+            // A server may close idle connections, so one that was never used proves nothing while
+            // others to the address are.
+            let in_use = |c: &Conn| c.pool as usize == pool && c.addr == addr && c.carried;
+            match self.conns.iter().any(in_use) {
+                true => self.pools[pool].note(class),
+                false => self.pools[pool].failed(addr, class),
+            }
             self.fail_waiting_if_dead(pool);
         }
     }

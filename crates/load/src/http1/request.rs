@@ -17,6 +17,22 @@ pub enum RequestError {
     /// A header that the engine sets.
     #[error("header {0:?} is set by tare: remove it")]
     Framing(String),
+    /// A header for a kind of exchange that the engine does not have.
+    #[error("header {name:?} asks for {asked}, which tare cannot handle: remove it")]
+    Unsupported {
+        /// The header.
+        name: String,
+        /// What the server would do.
+        asked: &'static str,
+    },
+    /// A pseudo-header of HTTP/2.
+    #[error("{name:?} is a pseudo-header, which tare sets: {instead}")]
+    Pseudo {
+        /// The header.
+        name: String,
+        /// What to use.
+        instead: &'static str,
+    },
     /// A header that HTTP/2 forbids.
     #[error("header {0:?} is only valid in HTTP/1.1: remove it")]
     ConnectionSpecific(String),
@@ -87,13 +103,34 @@ pub(crate) fn check_method(method: &str) -> Result<(), RequestError> {
 }
 
 pub(crate) fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
+    if name.starts_with(':') {
+        let instead = match &*name.to_ascii_lowercase() {
+            ":authority" => "use the header `host` to send another one than that of the URL",
+            ":method" => "use the method (tare load: -X)",
+            ":path" | ":scheme" => "change the URL",
+            _ => "remove it",
+        };
+        let name = name.to_owned();
+        return Err(RequestError::Pseudo { name, instead });
+    }
     if !is_token(name.as_bytes()) {
         return Err(RequestError::HeaderName(name.to_owned()));
     }
     if !is_field_value(value.as_bytes()) {
         return Err(RequestError::HeaderValue(name.to_owned()));
     }
-    let framing = ["content-length", "transfer-encoding", "expect", "upgrade"];
+    let unsupported = [
+        ("expect", "an interim response before the body"),
+        ("upgrade", "another protocol on the same connection"),
+    ];
+    if let Some((_, asked)) = unsupported
+        .iter()
+        .find(|(n, _)| name.eq_ignore_ascii_case(n))
+    {
+        let name = name.to_owned();
+        return Err(RequestError::Unsupported { name, asked });
+    }
+    let framing = ["content-length", "transfer-encoding"];
     if framing.iter().any(|f| name.eq_ignore_ascii_case(f)) {
         return Err(RequestError::Framing(name.to_owned()));
     }
@@ -192,5 +229,21 @@ mod tests {
             bad("GET", "Content-length", "5"),
             RequestError::Framing("Content-length".into())
         );
+        for (name, asked) in [
+            ("Expect", "header \"Expect\" asks for an interim response"),
+            ("upgrade", "header \"upgrade\" asks for another protocol"),
+        ] {
+            let error = bad("GET", name, "x").to_string();
+            assert!(error.starts_with(asked), "{error}");
+        }
+        for (name, instead) in [
+            (":authority", "the header `host`"),
+            (":Path", "change the URL"),
+            (":method", "-X"),
+            (":status", "remove it"),
+        ] {
+            let error = bad("GET", name, "x").to_string();
+            assert!(error.contains(name) && error.contains(instead), "{error}");
+        }
     }
 }

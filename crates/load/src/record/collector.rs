@@ -45,6 +45,7 @@ pub(crate) struct Collector<'a> {
     planned_since_progress: u64,
     lateness_since_progress: LazyHistogram,
     progress_at_ns: i64,
+    opened: Vec<Vec<u64>>,
 }
 
 impl<'a> Collector<'a> {
@@ -67,6 +68,7 @@ impl<'a> Collector<'a> {
             planned_since_progress: 0,
             lateness_since_progress: LazyHistogram::default(),
             progress_at_ns: start_ns,
+            opened: Vec::new(),
         }
     }
 
@@ -77,6 +79,7 @@ impl<'a> Collector<'a> {
         state.planned_before = state.planned_before.max(flush.planned_before);
         state.end = flush.end.or(state.end);
         self.sent_since_progress += flush.stats.sent;
+        self.count_opened(&flush.opened);
         for page in flush.stats.seconds.iter().map(|(_, page)| page) {
             self.count_for_progress(page);
         }
@@ -106,6 +109,20 @@ impl<'a> Collector<'a> {
     fn count_for_progress(&mut self, page: &SlotStats) {
         self.planned_since_progress += page.counts.planned - page.not_due;
         self.lateness_since_progress.merge(&page.lateness);
+    }
+
+    fn count_opened(&mut self, opened: &[Vec<u64>]) {
+        self.opened
+            .resize(self.opened.len().max(opened.len()), Vec::new());
+        for (sums, counts) in self.opened.iter_mut().zip(opened) {
+            sums.resize(counts.len(), 0);
+            sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+        }
+    }
+
+    /// Connections opened to each address of each origin, by the loops that have ended.
+    pub(crate) fn opened(&self) -> &[Vec<u64>] {
+        &self.opened
     }
 
     /// Whether every loop has ended.
@@ -279,6 +296,7 @@ fn generator(ends: &[LoopEnd], throttled_ns: Option<u64>) -> GeneratorStats {
         throttled_ns,
         awake: false,
         core_to_core_ns: Vec::new(),
+        addresses: Default::default(),
     }
 }
 

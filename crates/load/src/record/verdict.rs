@@ -7,6 +7,8 @@ use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
 use tare_model::units::format_duration_ns;
 use tare_model::verdict::{AFTER_FAILURES, Finding, Grade, Reason, START_THE_SERVER, Verdict};
 
+use crate::target::tls::CA_AS_SERVER;
+
 pub use responses::unreachable;
 use responses::{redirects, refused_reason, surplus};
 
@@ -333,6 +335,11 @@ fn tls_reason(result: &LoadResult) -> String {
         Some((reason, n)) if reason.contains("InvalidContentType") => {
             format!(
                 "; the server does not respond with TLS: use http:// or another port ({n} connections: {reason})"
+            )
+        }
+        Some((reason, n)) if reason.contains(CA_AS_SERVER) => {
+            format!(
+                "; TLS failed on {n} connections: {reason}; give the server a certificate with CA:FALSE that its authority has signed, or use --insecure"
             )
         }
         Some((reason, n)) => format!("; TLS failed on {n} connections: {reason}"),

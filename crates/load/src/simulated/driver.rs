@@ -146,6 +146,11 @@ impl<S: SimServer> SimDriver<S> {
         &self.server
     }
 
+    /// The simulated server, after the run.
+    pub(crate) fn into_server(self) -> S {
+        self.server
+    }
+
     fn conn(&mut self, conn: ConnId) -> &mut SimConn {
         let index = conn as usize;
         if self.conns.len() <= index {

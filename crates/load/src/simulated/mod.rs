@@ -1,6 +1,7 @@
 //! Tests of the whole engine: in virtual time against servers that do what a test
 //! prescribes, and the same tests on loopback sockets.
 
+mod addresses;
 mod chaos;
 mod closed;
 mod closing;

@@ -111,6 +111,7 @@ pub(crate) fn plan(spec: &LoadSpec, addrs: Vec<Vec<SocketAddr>>) -> LoopPlan {
         connections: (0..origins)
             .map(|o| connections_of(spec.connections, o, origins, 0, 1))
             .collect(),
+        before: vec![0; origins as usize],
         open_loop: SchedulePlan::of(spec).map(|schedule| OpenLoop {
             schedule,
             shard: u64::from(spec.shard.index),

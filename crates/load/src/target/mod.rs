@@ -9,8 +9,8 @@ mod targets;
 pub mod tls;
 mod url;
 
-pub(crate) use resolve::resolve;
+pub(crate) use resolve::{opened_by_address, resolve};
 pub use spec::SpecError;
 pub(crate) use targets::connections_of;
 pub use targets::{Origin, Targets};
-pub use url::host_port;
+pub use url::{host_port, without_zone};

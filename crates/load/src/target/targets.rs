@@ -82,7 +82,7 @@ impl Targets {
         let mut group_index: HashMap<OriginKey, u32> = HashMap::new();
         for (i, endpoint) in spec.endpoints.iter().enumerate() {
             let url = parse_url(endpoint)?;
-            let address = endpoint.connect.as_deref().unwrap_or(&url.authority);
+            let address = endpoint.connect.as_deref().unwrap_or(&url.address);
             let (host, port) = host_port(address, url.default_port())
                 .map_err(|source| url_error(endpoint, source))?;
             let name = *name_index.entry(&endpoint.name).or_insert_with(|| {
@@ -93,7 +93,7 @@ impl Targets {
                 multiplexed: !endpoint.protocol.is_http1(),
                 tls: url.tls,
                 authority: url.authority.clone(),
-                host: host.to_owned(),
+                host,
                 port,
             };
             let origin = *group_index.entry(key.clone()).or_insert_with(|| {
@@ -152,8 +152,8 @@ fn origin(
 ) -> Result<Origin, SpecError> {
     let own: Vec<u32> = endpoints.iter().map(|&e| weights[e as usize]).collect();
     let seed = Rng::stream(seed, index + 1).next_u64();
-    let server_name = host_port(&key.authority, key.port)
-        .map_or_else(|_| key.host.clone(), |(host, _)| host.to_owned());
+    let server_name =
+        host_port(&key.authority, key.port).map_or_else(|_| key.host.clone(), |(host, _)| host);
     Ok(Origin {
         multiplexed: key.multiplexed,
         host: key.host,

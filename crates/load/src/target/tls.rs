@@ -10,10 +10,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls::{SupportedProtocolVersion, version};
-use tare_model::load::transport::{TlsSpec, TlsVersion};
+use tare_model::load::transport::{TlsSpec, TlsVersion, is_encrypted_key};
 
 use super::Origin;
 
+/// What is wrong with the certificate of a server that is that of an authority.
+pub(crate) const CA_AS_SERVER: &str = "the server's own certificate is a CA certificate (CA:TRUE)";
 /// Number of servers whose sessions are kept.
 const SESSIONS: usize = 256;
 
@@ -226,13 +228,38 @@ fn identity(spec: &TlsSpec) -> Result<Option<Identity>, TlsError> {
         (None, Some(_)) => Err(TlsError::Half("client_cert_pem")),
         (Some(chain), Some(key)) => {
             let chain = certificates("--cert", "at least one PEM certificate", chain)?;
-            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| TlsError::Pem {
-                field: "--key",
-                found: e.to_string(),
-                expected: "a PEM private key",
-            })?;
-            Ok(Some((chain, key)))
+            Ok(Some((chain, private_key(key)?)))
         }
+    }
+}
+
+fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let wrong = |found: String, expected| TlsError::Pem {
+        field: "--key",
+        found,
+        expected,
+    };
+    if is_encrypted_key(pem) {
+        return Err(wrong(
+            "an encrypted private key".to_owned(),
+            "a PEM private key without a passphrase: decrypt it with `openssl pkey -in KEY -out DECRYPTED`",
+        ));
+    }
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| {
+        let found = match certificates("", "", pem) {
+            Ok(_) => "a certificate and no key".to_owned(),
+            Err(_) => e.to_string(),
+        };
+        wrong(found, "a PEM private key")
+    })
+}
+
+/// The text of a TLS failure, in words where the library has only the name of its error.
+#[must_use]
+pub fn explained(text: String) -> String {
+    match text.contains("CaUsedAsEndEntity") {
+        true => format!("invalid peer certificate: {CA_AS_SERVER}"),
+        false => text,
     }
 }
 
@@ -282,5 +309,48 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key_error(pem: &str) -> String {
+        private_key(pem).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_used_is_described() {
+        let pem = |name: &str, head: &str| {
+            format!("-----BEGIN {name}-----\n{head}MAA=\n-----END {name}-----\n")
+        };
+        for encrypted in [
+            pem("ENCRYPTED PRIVATE KEY", ""),
+            pem(
+                "RSA PRIVATE KEY",
+                "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n",
+            ),
+        ] {
+            let error = key_error(&encrypted);
+            assert!(
+                error.starts_with("--key: found an encrypted private key"),
+                "{error}"
+            );
+            assert!(error.contains("openssl pkey -in"), "{error}");
+        }
+        let swapped = key_error(&pem("CERTIFICATE", ""));
+        assert!(
+            swapped.contains("found a certificate and no key"),
+            "{swapped}"
+        );
+        assert!(key_error("").contains("expected a PEM private key"));
+    }
+
+    #[test]
+    fn a_ca_certificate_of_a_server_is_named() {
+        let error = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        assert!(explained(error.to_owned()).contains("CA:TRUE"));
+        assert_eq!(explained("other".to_owned()), "other");
     }
 }

@@ -402,4 +402,8 @@ pub struct GeneratorStats {
     /// or found no free core, and none in results of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core_to_core_ns: Vec<[f64; 2]>,
+    /// Host and port of URLs, and their addresses: of each, how many connections were opened. Only
+    /// names that have several addresses.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addresses: BTreeMap<String, BTreeMap<String, u64>>,
 }

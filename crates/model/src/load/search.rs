@@ -28,6 +28,9 @@ pub struct SearchResult {
     pub limit: SearchLimit,
     /// Why the search ended.
     pub ended: SearchEnd,
+    /// If it ended because every request failed: which requests, and how they failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// All steps in order.
     pub steps: Vec<SearchStep>,
 }
@@ -172,6 +175,8 @@ pub enum SearchEnd {
     Certain,
     /// The time budget was used up.
     Budget,
+    /// No request of a step succeeded, and not because of its rate.
+    Failed,
     /// Ctrl-C.
     Interrupted,
 }

@@ -110,6 +110,12 @@ pub struct InstrumentError {
     pub service_time: HistogramWire,
 }
 
+/// Whether a PEM private key needs a passphrase: PKCS #8, or the older form of OpenSSL.
+#[must_use]
+pub fn is_encrypted_key(pem: &str) -> bool {
+    pem.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----") || pem.contains("Proc-Type: 4,ENCRYPTED")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,3 +51,4 @@ pub use resolve::resolve;
 pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};
 pub use sweep::{Design, Factor, FactorKind, Level, Levels, Sweep, SweptMesh};
 pub use vary::extend;
+pub use workload::graph_of_file;

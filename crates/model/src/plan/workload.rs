@@ -27,11 +27,7 @@ pub(super) fn resolve(
         },
         GraphEntry::Inline(graph) => valid(problems, *graph, root.find("workload.graph")),
         GraphEntry::File(GraphFile { file }) => match read_file(&file) {
-            Ok(text) => {
-                let node = problems.read_file(&file, &text)?;
-                let graph = problems.decode(&node)?;
-                valid(problems, graph, &node)
-            }
+            Ok(text) => read_graph(problems, &file, &text),
             Err(reason) => {
                 problems
                     .add(graph_location, format!("cannot read the graph: {reason}"))
@@ -88,6 +84,22 @@ pub(super) fn resolve(
             .help("only services that other services call, and not the load, can have replicas");
     }
     Some(workload)
+}
+
+/// Reads the graph of a file, as a plan with `workload: {graph: {file: ...}}` does.
+///
+/// # Errors
+/// The problems of the file, each with its location.
+pub fn graph_of_file(name: &str, text: &str) -> Result<ServiceGraph, Problems> {
+    let mut problems = Problems::default();
+    let graph = read_graph(&mut problems, name, text);
+    problems.check(graph)
+}
+
+fn read_graph(problems: &mut Problems, name: &str, text: &str) -> Option<ServiceGraph> {
+    let node = problems.read_file(name, text)?;
+    let graph = problems.decode(&node)?;
+    valid(problems, graph, &node)
 }
 
 fn by_name(problems: &mut Problems, name: &str, location: Location) -> Option<ServiceGraph> {

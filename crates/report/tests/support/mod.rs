@@ -365,6 +365,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
             throttled_ns: None,
             awake: false,
             core_to_core_ns: Vec::new(),
+            addresses: Default::default(),
         },
         verdict,
         histograms: LoadHistograms {

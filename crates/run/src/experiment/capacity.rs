@@ -11,6 +11,7 @@ use tare_model::load::search::SearchEnd;
 use tare_model::load::{LoadResult, LoadSpec};
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::TrialSpec;
+use tare_model::verdict::{Finding, Grade, Reason};
 use tokio::sync::watch;
 
 use super::error::RunError;
@@ -132,6 +133,7 @@ impl CapacityTrial<'_> {
                 incomplete: &[],
                 debug_build: false,
             });
+            let hopeless = search.hopeless(&result, rate_rps);
             let left_over = result.counts.in_flight + result.counts.not_sent > 0;
             search.add(step.clone());
             steps.push(Done {
@@ -145,6 +147,12 @@ impl CapacityTrial<'_> {
                 result,
                 hlog,
             });
+            if let Some(why) = hopeless {
+                let finding = Finding::new(Grade::Invalid, Reason::Errors, why);
+                findings.verdict.push(finding);
+                ended = SearchEnd::Failed;
+                break;
+            }
             load.seed = load.seed.wrapping_add(1);
             let pause = match (self.plan.environment, left_over) {
                 // Virtual time.

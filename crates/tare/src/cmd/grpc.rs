@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use prost_reflect::{DynamicMessage, MethodDescriptor, SerializeOptions};
-use tare_load::host_port;
 use tare_load::tls::http2_peer;
+use tare_load::{host_port, without_zone};
 use tare_model::load::Streaming;
 use tare_model::load::transport::TlsSpec;
 
@@ -63,14 +63,12 @@ async fn list(
     }
     let mut parts = path.trim_end_matches('/').splitn(3, '/');
     let address = parts.next().unwrap_or_default();
-    let (host, port) = host_port(address, if secure { 443 } else { 80 })?;
-    let connect = match address.ends_with(&format!(":{port}")) {
-        true => address.to_owned(),
-        false => format!("{address}:{port}"),
-    };
-    let peer = secure.then(|| http2_peer(&tls.unwrap_or_default(), host));
+    let place = host_port(address, if secure { 443 } else { 80 })?;
+    let authority = without_zone(address);
+    let (host, _) = host_port(&authority, place.1)?;
+    let peer = secure.then(|| http2_peer(&tls.unwrap_or_default(), &host));
     let peer = peer.transpose()?;
-    let server = Reflection::connect(&connect, address, peer.as_ref(), metadata).await?;
+    let server = Reflection::connect(place, &authority, peer.as_ref(), metadata).await?;
     let Some(service) = parts.next() else {
         let mut names = server.services().await?;
         names.sort();
@@ -103,6 +101,14 @@ fn signature(method: &MethodDescriptor) -> String {
 
 /// Returns the request message with the default of every field that has one.
 fn template(method: &MethodDescriptor) -> anyhow::Result<String> {
+    match method.input().full_name() {
+        // An empty message of these types has no JSON.
+        "google.protobuf.Value" => return Ok("null\n".to_owned()),
+        "google.protobuf.Any" => {
+            return Ok("{\"@type\": \"type.googleapis.com/package.Message\"}\n".to_owned());
+        }
+        _ => {}
+    }
     let empty = DynamicMessage::new(method.input());
     let options = SerializeOptions::new().skip_default_fields(false);
     let value = empty.serialize_with_options(serde_json::value::Serializer, &options)?;
@@ -148,6 +154,41 @@ mod tests {
             .await
             .unwrap_err();
         assert!(format!("{wrong:#}").contains("did you mean"), "{wrong:#}");
+    }
+
+    #[test]
+    fn every_type_has_a_message_to_begin_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("special.proto");
+        let source = r#"
+            syntax = "proto3";
+            package p;
+            import "google/protobuf/any.proto";
+            import "google/protobuf/struct.proto";
+            import "google/protobuf/timestamp.proto";
+            import "google/protobuf/wrappers.proto";
+            message Own { google.protobuf.Value value = 1; google.protobuf.Any any = 2; int32 n = 3; }
+            service S {
+                rpc Any(google.protobuf.Any) returns (Own);
+                rpc Value(google.protobuf.Value) returns (Own);
+                rpc List(google.protobuf.ListValue) returns (Own);
+                rpc Text(google.protobuf.StringValue) returns (Own);
+                rpc Time(google.protobuf.Timestamp) returns (Own);
+                rpc Own(Own) returns (Own);
+            }"#;
+        std::fs::write(&file, source).unwrap();
+        let pool = protobuf::from_proto(&file, &[]).unwrap();
+        let service = protobuf::service(&pool, "p.S").unwrap();
+        let of = |name: &str| {
+            let method = protobuf::method(&service, name).unwrap();
+            template(&method).unwrap()
+        };
+        assert_eq!(of("Value"), "null\n");
+        assert_eq!(of("List"), "[]\n");
+        assert_eq!(of("Text"), "\"\"\n");
+        assert_eq!(of("Time"), "\"1970-01-01T00:00:00Z\"\n");
+        assert!(of("Any").contains("@type"));
+        assert_eq!(of("Own"), "{\"n\":0}\n");
     }
 
     #[tokio::test]

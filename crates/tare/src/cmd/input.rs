@@ -121,10 +121,14 @@ fn in_file(path: &str) -> Result<Vec<(String, String)>, String> {
 
 /// Parses a header or metadata.
 fn name_value(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text
-        .split_once(':')
-        .ok_or("found no colon, expected `name: value`")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
+    // The name of a pseudo-header begins with a colon.
+    let start = usize::from(text.starts_with(':'));
+    let colon = text[start..].find(':').map(|at| start + at);
+    let at = colon.ok_or("found no colon, expected `name: value`")?;
+    Ok((
+        text[..at].trim().to_owned(),
+        text[at + 1..].trim().to_owned(),
+    ))
 }
 
 /// Parses one of the names that a type has in documents.
@@ -192,5 +196,8 @@ mod tests {
         let expected = ("a".to_owned(), "b:c".to_owned());
         assert_eq!(name_value("a: b:c").unwrap(), expected);
         assert!(name_value("ab").is_err());
+        let pseudo = (":authority".to_owned(), "x:1".to_owned());
+        assert_eq!(name_value(":authority: x:1").unwrap(), pseudo);
+        assert!(name_value(":authority").is_err());
     }
 }

@@ -19,7 +19,9 @@ use super::output::{self, Output, code_of};
 use super::save::{Format, Saves, Target};
 use super::tls::TlsArgs;
 use crate::terminal;
+use connect_to::ConnectTo;
 
+mod connect_to;
 mod grpc;
 mod messages;
 mod proxy_config;
@@ -56,6 +58,12 @@ pub(crate) struct Args {
     /// Total number of connections.
     #[arg(long, short, default_value_t = 50)]
     connections: u32,
+    /// Connect to ADDR instead of the HOST and PORT of a URL, whose authority stays in the request; may be repeated.
+    ///
+    /// HOST and PORT are those of the URLs that it applies to; an empty one means any. ADDR is a host or an address with
+    /// an optional port, by default that of the URL: `shop:80:10.0.0.7`, `shop:80:10.0.0.7:15001`, `::[::1]:8080`.
+    #[arg(long, value_name = "HOST:PORT:ADDR", value_parser = ConnectTo::parse)]
+    connect_to: Vec<ConnectTo>,
     /// Use HTTP/2: by prior knowledge with http://, by ALPN with https://.
     #[arg(long)]
     http2: bool,
@@ -131,7 +139,7 @@ pub(crate) struct Args {
         "urls", "rate", "max", "duration", "warmup", "timeout", "drain", "connections", "threads", "arrivals", "pace",
         "seed", "method", "header", "body", "body_file", "endpoints", "output", "hlog", "save", "progress", "http2", "streams",
         "data_raw", "metadata", "streaming", "deadline", "data", "data_file", "proto", "import_path", "descriptor_set",
-        "requests_per_connection", "pin", "awake", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
+        "requests_per_connection", "connect_to", "pin", "awake", "kernel_timestamps", "ca", "cert", "key", "server_name", "tls_min", "tls_max",
         "tls_no_resumption", "insecure",
     ])]
     spec: Option<PathBuf>,

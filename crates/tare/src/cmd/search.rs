@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use tare_analysis::search::{Goal, Search};
+use tare_load::verdict::unreachable;
 use tare_model::SCHEMA_VERSION;
 use tare_model::load::search::{
     SearchEnd, SearchLimit, SearchLimits, SearchResult, SearchSetting, SearchStep,
@@ -27,8 +28,8 @@ const START_RPS: f64 = 100.0;
 ///
 /// The rate doubles until an objective is missed. Each further step runs at the rate that is most
 /// informative, until the interval is narrow enough. The result states what limits the rate: the
-/// target, the generator, or --max-rate. Exit code 1: even the lowest rate misses an objective; 3:
-/// no limit was found.
+/// target, the generator, or --max-rate. Exit code 1: even the lowest rate misses an objective, or
+/// every request fails; 3: no limit was found.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -124,6 +125,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {
         (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
+        (SearchEnd::Failed, _) if !result.steps.iter().any(answers) => ExitCode::from(exit::MISSED),
         (_, SearchLimit::MinRate) => ExitCode::from(exit::MISSED),
         (_, SearchLimit::Unknown) => ExitCode::from(exit::INVALID),
         _ => ExitCode::SUCCESS,
@@ -137,6 +139,17 @@ struct Plan {
     pause: Duration,
 }
 
+/// Whether a request of a step succeeded.
+fn answers(step: &SearchStep) -> bool {
+    step.latency_ns.count > 0
+}
+
+/// Whether the last step ran at the lowest rate.
+fn at_lowest(search: &Search, goal: &Goal) -> bool {
+    let last = search.steps().last();
+    last.is_some_and(|step| step.rate_rps <= goal.min_rps)
+}
+
 fn search(
     plan: &Plan,
     mut spec: LoadSpec,
@@ -146,6 +159,7 @@ fn search(
     let begun = Instant::now();
     let mut search = Search::new(plan.goal.clone());
     let mut ended = SearchEnd::Certain;
+    let mut failure = None;
     while !search.is_done() {
         let rate_rps = search.prepare(&mut spec);
         let takes = Duration::from_nanos(spec.warmup_ns + spec.duration_ns);
@@ -158,9 +172,8 @@ fn search(
             ended = SearchEnd::Interrupted;
             break;
         }
-        if search.steps().is_empty()
-            && let Some(why) = tare_load::verdict::unreachable(&result)
-        {
+        let hopeless = search.hopeless(&result, rate_rps);
+        if let (true, Some(why)) = (search.steps().is_empty(), unreachable(&result)) {
             bail!(
                 "no request succeeded at {}: {why}; start the server, or correct the URL",
                 format_rate(rate_rps)
@@ -170,6 +183,11 @@ fn search(
         let step = search.judge(&result, rate_rps)?;
         observe(search.steps().len() + 1, &step);
         search.add(step);
+        if hopeless.is_some() {
+            ended = SearchEnd::Failed;
+            failure = hopeless;
+            break;
+        }
         spec.seed = spec.seed.wrapping_add(1);
         std::thread::sleep(if left_over {
             plan.pause * 4
@@ -186,10 +204,15 @@ fn search(
             .iter()
             .map(Objective::to_string)
             .collect(),
-        found: search.found(),
+        found: search.found().filter(|_| failure.is_none()),
         unseen_share: search.unseen_share(),
-        limit: search.limit(),
+        limit: match failure {
+            Some(_) if at_lowest(&search, &plan.goal) => SearchLimit::MinRate,
+            Some(_) => SearchLimit::Unknown,
+            None => search.limit(),
+        },
         ended,
+        failure,
         steps: search.steps().to_vec(),
     })
 }

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
+use tare_model::plan::graph_of_file;
 use tare_model::worker::WorkloadSpec;
 use tare_workload::LocalInstance;
 
+use super::input::read_text;
 use crate::terminal;
 
 /// Show or serve the example applications (service graphs)
@@ -32,14 +34,16 @@ pub(crate) struct Args {
 enum Action {
     /// List the built-in service graphs
     List,
-    /// Print a built-in service graph as YAML
+    /// Print a service graph as YAML
     Show {
-        /// Name of the graph, for example emojivoto or chain-5
+        /// Name of a built-in graph, for example emojivoto or chain-5, or a file with a graph
+        #[arg(value_name = "NAME|FILE")]
         name: String,
     },
     /// Serve a whole instance in one process on loopback ports, to try it out
     Serve {
-        /// Name of the graph, for example emojivoto or chain-5
+        /// Name of a built-in graph, for example emojivoto or chain-5, or a file with a graph
+        #[arg(value_name = "NAME|FILE")]
         name: String,
         /// Seed of error rates and probabilities
         #[arg(long, default_value_t = 1)]
@@ -105,16 +109,28 @@ fn show(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns a built-in graph, or that of a file. A name with a path separator or the ending of a YAML
+/// file is always a file.
 fn find(name: &str) -> anyhow::Result<ServiceGraph> {
+    let path = Path::new(name);
+    let is_path = name.contains(std::path::is_separator)
+        || path.extension().is_some_and(|e| e == "yaml" || e == "yml");
+    if is_path || (graph::builtin(name).is_none() && path.is_file()) {
+        return graph_of_file(name, &read_text(path)?)
+            .map_err(|errors| anyhow::anyhow!("invalid service graph\n\n{errors}"));
+    }
     graph::builtin(name).with_context(|| {
         let known: Vec<_> = graph::builtins().iter().map(|b| b.name).collect();
         let known = known.join(", ");
-        format!("unknown service graph {name:?}: expected one of {known} (N from 1 to 50)")
+        format!(
+            "unknown service graph {name:?}: expected one of {known} (N from 1 to 50), or a file"
+        )
     })
 }
 
 fn play(name: &str, seed: u64) -> anyhow::Result<()> {
     let graph = find(name)?;
+    check_own(&graph)?;
     let tallies = tare_workload::run_instance(&graph, seed, |instance| {
         // The services continue even if these lines cannot be written.
         let _ = describe(&graph, instance);
@@ -134,6 +150,28 @@ fn play(name: &str, seed: u64) -> anyhow::Result<()> {
                 writeln!(out, "{service} {endpoint}: 0 served, {failed} failed")?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Refuses a graph with programs that only `tare run` starts.
+fn check_own(graph: &ServiceGraph) -> anyhow::Result<()> {
+    if graph.application.is_some() {
+        bail!(
+            "the graph {} is an application for a cluster, expected services of tare itself: `tare run` deploys it",
+            graph.name
+        );
+    }
+    for service in &graph.services {
+        let key = match (&service.command, &service.store) {
+            (Some(_), _) => "command",
+            (_, Some(_)) => "store",
+            _ => continue,
+        };
+        bail!(
+            "the service {} has `{key}`, expected services of tare itself: `tare run` starts that program",
+            service.name
+        );
     }
     Ok(())
 }

@@ -8,21 +8,25 @@ use serde_json::Value;
 
 use super::unknown;
 
-/// Returns the JSON values in `text`: one, several in a row (NDJSON), or those of an array.
+/// Returns the JSON values in `text`: one, or several in a row (NDJSON).
 ///
 /// # Errors
 /// Invalid JSON, with line and column.
 pub(crate) fn values(text: &str) -> anyhow::Result<Vec<Value>> {
     let read = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let mut values = read.collect::<Result<Vec<_>, _>>().context(
+    read.collect::<Result<Vec<_>, _>>().context(
         "expected JSON: one message, several in a row (one a line), or an array of messages",
-    )?;
-    if let [Value::Array(_)] = values.as_slice()
-        && let Some(Value::Array(inner)) = values.pop()
-    {
-        return Ok(inner);
+    )
+}
+
+/// Returns the messages that `values` are: the values, or those of a single array, unless an array
+/// is one message of this kind.
+fn messages<'a>(kind: &MessageDescriptor, values: &'a [Value]) -> &'a [Value] {
+    let lists = ["google.protobuf.ListValue", "google.protobuf.Value"];
+    match values {
+        [Value::Array(inner)] if !lists.contains(&kind.full_name()) => inner,
+        _ => values,
     }
-    Ok(values)
 }
 
 /// Encodes the request messages of `method` in base64, for a load specification.
@@ -31,6 +35,7 @@ pub(crate) fn values(text: &str) -> anyhow::Result<Vec<Value>> {
 /// An unknown field (with the nearest known one), a value of a wrong type, several messages for a
 /// method that takes one.
 pub(crate) fn encode(method: &MethodDescriptor, values: &[Value]) -> anyhow::Result<Vec<String>> {
+    let values = messages(&method.input(), values);
     if values.is_empty() || (values.len() > 1 && !method.is_client_streaming()) {
         let expected = match method.is_client_streaming() {
             true => "at least one",

@@ -8,9 +8,9 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use tare_model::load::Streaming;
 use tare_model::nearest;
 
+mod connector;
 mod encode;
 mod reflect;
-mod tls;
 
 pub(crate) use encode::{encode, values};
 pub(crate) use reflect::{Reflection, ReflectionError};

@@ -8,7 +8,7 @@ use futures_util::stream;
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{DescriptorError, DescriptorPool};
-use tare_load::tls::TlsPeer;
+use tare_load::tls::{TlsPeer, explained};
 use tare_model::innermost;
 use tonic::codegen::http::uri::{InvalidUri, PathAndQuery};
 use tonic::metadata::{MetadataKey, MetadataValue};
@@ -19,7 +19,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
-use super::tls::TlsStreams;
+use super::connector::Connector;
 use super::unknown;
 
 /// Maximum time to wait for a connection, and for each response.
@@ -81,37 +81,36 @@ pub(crate) struct Reflection {
 }
 
 impl Reflection {
-    /// Connects to `connect` (`host:port`) with the authority `authority`, over TLS if `tls` is
+    /// Connects to a host and port with the authority `authority`, over TLS if `tls` is
     /// given, and finds out which version the server supports. Each call carries `metadata`.
     ///
     /// # Errors
     /// When the server is not reachable or has no reflection.
     pub(crate) async fn connect(
-        connect: &str,
+        place: (String, u16),
         authority: &str,
         tls: Option<&TlsPeer>,
         metadata: &[(String, String)],
     ) -> Result<Self, ReflectionError> {
-        let bad = |_: InvalidUri| ReflectionError::Address(connect.to_owned());
+        let address = match place.0.contains(':') {
+            true => format!("[{}]:{}", place.0, place.1),
+            false => format!("{}:{}", place.0, place.1),
+        };
+        let bad = |_: InvalidUri| ReflectionError::Address(authority.to_owned());
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let endpoint = Endpoint::from_shared(format!("http://{connect}"))
-            .map_err(|_| ReflectionError::Address(connect.to_owned()))?
+        let endpoint = Endpoint::from_shared(format!("http://{authority}"))
+            .map_err(|_| ReflectionError::Address(authority.to_owned()))?
             .origin(format!("{scheme}://{authority}").parse().map_err(bad)?)
             .connect_timeout(ANSWER_MAX)
             .timeout(ANSWER_MAX);
-        let opened = match tls {
-            None => endpoint.connect().await,
-            Some(peer) => {
-                let connector = TlsStreams::new(connect, peer);
-                endpoint.connect_with_connector(connector).await
-            }
-        };
+        let connector = Connector::new(place, tls);
+        let opened = endpoint.connect_with_connector(connector).await;
         let channel = opened.map_err(|e| ReflectionError::Connect {
-            address: connect.to_owned(),
-            problem: innermost(&e),
+            address: address.clone(),
+            problem: explained(innermost(&e)),
         })?;
         let mut reflection = Self {
-            address: connect.to_owned(),
+            address,
             tls: tls.is_some(),
             channel,
             version: VERSIONS[0],
@@ -126,7 +125,7 @@ impl Reflection {
             }
         }
         Err(ReflectionError::Absent {
-            address: connect.to_owned(),
+            address: reflection.address,
         })
     }
 
@@ -289,8 +288,9 @@ mod tests {
     #[tokio::test]
     async fn both_versions_describe_the_same_service() {
         let server = EchoServer::start(&EchoOptions::at("127.0.0.1:0")).unwrap();
-        let address = server.address().to_string();
-        let mut client = Reflection::connect(&address, &address, None, &[])
+        let address = server.address();
+        let place = (address.ip().to_string(), address.port());
+        let mut client = Reflection::connect(place, &address.to_string(), None, &[])
             .await
             .unwrap();
         assert_eq!(client.version, VERSIONS[0]);

@@ -10,6 +10,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
+use tare_model::load::transport::is_encrypted_key;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -210,6 +211,14 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    if std::fs::read_to_string(path).is_ok_and(|pem| is_encrypted_key(&pem)) {
+        let expected = "a private key without a passphrase (`openssl pkey -in KEY -out DECRYPTED`)";
+        return Err(TlsError::read(
+            path,
+            "the private key is encrypted",
+            expected,
+        ));
+    }
     PrivateKeyDer::from_pem_file(path).map_err(|e| TlsError::read(path, e, "a private key"))
 }
 
@@ -229,6 +238,25 @@ mod tests {
         assert!(read_key(&issued.client_key).is_ok());
         drop(issued);
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn an_encrypted_key_is_refused_with_the_way_to_decrypt_it() {
+        let (_, issued) = acceptor(&TlsOptions::default()).unwrap();
+        let issued = issued.unwrap();
+        let key = issued.dir.join("encrypted.key");
+        let pem =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        std::fs::write(&key, pem).unwrap();
+        let options = TlsOptions {
+            certificate: Some((issued.client_certificate.clone(), key)),
+            ..TlsOptions::default()
+        };
+        let error = acceptor(&options).err().unwrap().to_string();
+        assert!(
+            error.contains("is encrypted") && error.contains("openssl pkey"),
+            "{error}"
+        );
     }
 
     #[test]

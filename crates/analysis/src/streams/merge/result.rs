@@ -253,6 +253,14 @@ fn generator(results: &[&LoadResult]) -> GeneratorStats {
     // Sorted, so that the order of the results does not matter.
     let mut core_to_core: Vec<[f64; 2]> = each().flat_map(|g| g.core_to_core_ns.clone()).collect();
     core_to_core.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
+    let mut addresses: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for (name, opened) in each().flat_map(|g| &g.addresses) {
+        let all = addresses.entry(name.clone()).or_default();
+        for (address, n) in opened {
+            let sum = all.entry(address.clone()).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+    }
     GeneratorStats {
         cpu_cores: each().map(|g| g.cpu_cores).sum(),
         loop_utilisation: each().map(|g| g.loop_utilisation).fold(0.0, f64::max),
@@ -264,5 +272,6 @@ fn generator(results: &[&LoadResult]) -> GeneratorStats {
         throttled_ns: throttled,
         awake: each().all(|g| g.awake),
         core_to_core_ns: core_to_core,
+        addresses,
     }
 }

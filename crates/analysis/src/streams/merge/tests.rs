@@ -20,6 +20,16 @@ pub(crate) fn nothing_sent() -> LoadResult {
     record(&[], None)
 }
 
+/// Two addresses and the connections to them.
+fn addresses(connections: u64) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let opened = [
+        ("10.0.0.1:80", connections),
+        ("10.0.0.2:80", 2 * connections),
+    ];
+    let opened = opened.map(|(address, n)| (address.to_owned(), n));
+    BTreeMap::from([("shop:80".to_owned(), opened.into())])
+}
+
 /// The result of one recorder for `slots`.
 fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
     let [mut latency, mut service, mut lateness, mut wait, mut error] =
@@ -116,6 +126,7 @@ fn record(slots: &[Slot], shard: Option<Shard>) -> LoadResult {
             // Differs between generators.
             awake: !slots.len().is_multiple_of(3),
             core_to_core_ns: vec![[40.0 + slots.len() as f64, 190.0]],
+            addresses: addresses(slots.len() as u64),
         },
         verdict: Verdict::default(),
         histograms: LoadHistograms {

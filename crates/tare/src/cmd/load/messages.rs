@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use prost_reflect::DescriptorPool;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tare_load::tls::peers;
-use tare_load::{Targets, host_port};
+use tare_load::{Targets, host_port, without_zone};
 use tare_model::load::{Endpoint, LoadSpec, Protocol};
 
 use crate::cmd::input::read_text;
@@ -48,12 +48,12 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     let values = match (&args.data, &args.data_file) {
-        (Some(text), _) => protobuf::values(text).context("--data")?,
+        (Some(text), _) => Some(protobuf::values(text).context("--data")?),
         (None, Some(path)) => {
             let text = read_text(path)?;
-            protobuf::values(&text).with_context(|| path.display().to_string())?
+            Some(protobuf::values(&text).with_context(|| path.display().to_string())?)
         }
-        (None, None) => vec![json!({})],
+        (None, None) => None,
     };
     let described = match (&args.proto, &args.descriptor_set) {
         (Some(file), _) => Some(protobuf::from_proto(file, &args.import_path)?),
@@ -78,7 +78,7 @@ pub(super) fn fill(spec: &mut LoadSpec, args: &Args) -> anyhow::Result<()> {
                 Err(e) => return Err(e.context(endpoint.name.clone())),
             },
         };
-        encode(endpoint, &pool, &values).with_context(|| endpoint.name.clone())?;
+        encode(endpoint, &pool, values.as_deref()).with_context(|| endpoint.name.clone())?;
     }
     Ok(())
 }
@@ -92,12 +92,19 @@ fn has_no_schema(error: &anyhow::Error) -> bool {
     )
 }
 
-fn encode(endpoint: &mut Endpoint, pool: &DescriptorPool, values: &[Value]) -> anyhow::Result<()> {
+/// Without values the message stays empty, which is valid for every type; its JSON need not be `{}`.
+fn encode(
+    endpoint: &mut Endpoint,
+    pool: &DescriptorPool,
+    values: Option<&[Value]>,
+) -> anyhow::Result<()> {
     let (_, path) = split_url(&endpoint.url)?;
     let (service, method) = protobuf::split_path(path)?;
     let service = protobuf::service(pool, service)?;
     let method = protobuf::method(&service, method)?;
-    endpoint.messages_base64 = protobuf::encode(&method, values)?;
+    if let Some(values) = values {
+        endpoint.messages_base64 = protobuf::encode(&method, values)?;
+    }
     endpoint.grpc.streaming = protobuf::streaming(&method);
     Ok(())
 }
@@ -114,12 +121,9 @@ async fn ask(alone: &LoadSpec, endpoint: &Endpoint) -> anyhow::Result<Descriptor
     let origins = Targets::new(&spec)?.origins;
     let peers = peers(&spec.tls.unwrap_or_default(), &origins)?;
     let place = endpoint.connect.as_deref().unwrap_or(authority);
-    let connect = match host_port(place, origins[0].port) {
-        Ok((_, port)) if !place.ends_with(&format!(":{port}")) => format!("{place}:{port}"),
-        _ => place.to_owned(),
-    };
-    let tls = peers[0].as_ref();
-    let server = Reflection::connect(&connect, authority, tls, &endpoint.headers).await?;
+    let place = host_port(place, origins[0].port)?;
+    let (authority, tls) = (without_zone(authority), peers[0].as_ref());
+    let server = Reflection::connect(place, &authority, tls, &endpoint.headers).await?;
     Ok(server.describe(service).await?)
 }
 
@@ -135,6 +139,7 @@ fn split_url(url: &str) -> anyhow::Result<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine as _;
     use clap::Parser;
     use tare_model::load::Streaming;
     use tare_workload::{EchoOptions, EchoServer, LocalInstance, TlsOptions};
@@ -294,6 +299,71 @@ mod tests {
         assert!(no_set.contains("not a valid descriptor set"), "{no_set}");
         drop(ended);
         serving.join().unwrap();
+    }
+
+    /// The types whose JSON is special, with a message and its encoding.
+    const SPECIAL: [(&str, &str, &[u8]); 16] = [
+        ("StringValue", r#""x""#, b"\x0a\x01x"),
+        ("BytesValue", r#""eA==""#, b"\x0a\x01x"),
+        ("BoolValue", "true", b"\x08\x01"),
+        ("Int32Value", "1", b"\x08\x01"),
+        ("Int64Value", r#""1""#, b"\x08\x01"),
+        ("UInt32Value", "1", b"\x08\x01"),
+        ("UInt64Value", "1", b"\x08\x01"),
+        ("FloatValue", "0.0", b""),
+        ("DoubleValue", "0.0", b""),
+        ("Timestamp", r#""1970-01-01T00:00:01Z""#, b"\x08\x01"),
+        ("Duration", r#""1s""#, b"\x08\x01"),
+        ("FieldMask", r#""a""#, b"\x0a\x01a"),
+        ("ListValue", "[true]", b"\x0a\x02\x20\x01"),
+        ("Value", "[]", b"\x32\x00"),
+        ("Struct", "{}", b""),
+        ("Empty", "{}", b""),
+    ];
+
+    #[test]
+    fn a_message_whose_json_is_no_object_can_be_omitted_and_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("special.proto");
+        let files = "any duration empty field_mask struct timestamp wrappers";
+        let mut proto = "syntax = \"proto3\";\npackage p;\n".to_owned();
+        for file in files.split(' ') {
+            proto += &format!("import \"google/protobuf/{file}.proto\";\n");
+        }
+        let types = SPECIAL.iter().map(|(name, ..)| *name).chain(["Any"]);
+        proto += "service S {\n";
+        for name in types.clone() {
+            let full = format!("google.protobuf.{name}");
+            proto += &format!("rpc {name}({full}) returns ({full});\n");
+            proto += &format!("rpc {name}s(stream {full}) returns ({full});\n");
+        }
+        std::fs::write(&file, proto + "}").unwrap();
+        let file = file.to_str().unwrap();
+        let called = |method: &str, data: &[&str]| {
+            let url = format!("grpc://127.0.0.1:1/p.S/{method}");
+            filled(&[&[url.as_str(), "--proto", file], data].concat())
+        };
+        for name in types {
+            let unary = called(name, &[]).unwrap();
+            assert_eq!(unary.messages_base64, [""], "{name}");
+            let client = called(&format!("{name}s"), &[]).unwrap();
+            assert_eq!(client.messages_base64, [""], "{name}");
+            assert_eq!(client.grpc.streaming, Streaming::Client);
+        }
+        for (name, json, bytes) in SPECIAL {
+            let expected = base64::engine::general_purpose::STANDARD.encode(bytes);
+            let unary = called(name, &["--data", json]).unwrap();
+            assert_eq!(unary.messages_base64, [expected.clone()], "{name}");
+            let two = format!("{json}\n{json}");
+            let client = called(&format!("{name}s"), &["--data", &two]).unwrap();
+            assert_eq!(
+                client.messages_base64,
+                [expected.clone(), expected],
+                "{name}"
+            );
+        }
+        // An object is still refused where the type has none.
+        assert!(called("StringValue", &["--data", "{}"]).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use serde::{Deserialize, Deserializer};
 use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Protocol, masked};
 
-use super::{Args, grpc};
+use super::{Args, connect_to, grpc};
 use crate::cmd::input::{self, Headers};
 
 /// Default length of the window.
@@ -27,6 +27,7 @@ pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     if let Some(path) = &args.endpoints {
         endpoints.extend(from_file(path, &request)?);
     }
+    connect_to::apply(&args.connect_to, &mut endpoints)?;
     number_masked(&mut endpoints);
     let tls = args.tls.spec(!args.tls_no_resumption)?;
     check_options(args, &endpoints, tls.is_some())?;

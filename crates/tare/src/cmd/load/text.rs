@@ -17,6 +17,8 @@ mod transport;
 const CANNOT_KEEP_UP_NS: u64 = tare_load::verdict::LATENESS_INVALID_NS;
 /// Maximum number of endpoints that are listed; the JSON has all.
 const ENDPOINTS_SHOWN: usize = 20;
+/// Maximum number of addresses of a host that are listed; the JSON has all.
+const ADDRESSES_SHOWN: usize = 10;
 
 /// Returns the progress line of one second.
 pub(super) fn progress(p: &Progress) -> String {
@@ -71,6 +73,7 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
     if let Some(error) = &r.instrument_error {
         transport::instrument(out, error)?;
     }
+    connections(out, spec, r)?;
     generator(out, r)?;
     findings(out, &r.verdict)
 }
@@ -228,13 +231,38 @@ fn counted(out: &mut String, name: &str, counts: &BTreeMap<String, u64>) -> std:
     writeln!(out, "{name:<12} {}", list.join(", "))
 }
 
-fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+fn connections(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result {
     let g = &r.generator;
+    let planned = match spec.requests_per_connection {
+        Some(1) => ", each for one request".to_owned(),
+        Some(n) => format!(", each for up to {n} requests"),
+        None => String::new(),
+    };
     writeln!(
         out,
-        "connections  {} opened, {} of them reconnects; at most {} requests at a time waited for a connection",
+        "connections  {} opened{planned}; {} replaced others that ended in the window; at most {} requests at a time waited for a connection",
         g.connections_opened, g.reconnects, g.waiting_max
     )?;
+    for (host, opened) in &g.addresses {
+        let used = opened.values().filter(|&&n| n > 0).count();
+        let all = opened.len();
+        write!(
+            out,
+            "addresses    {host} has {all}, connections to {used}: "
+        )?;
+        let each = opened.iter().take(ADDRESSES_SHOWN);
+        let each: Vec<String> = each.map(|(at, n)| format!("{at} {n}")).collect();
+        let more = match all.saturating_sub(ADDRESSES_SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        writeln!(out, "{}{more}", each.join(", "))?;
+    }
+    Ok(())
+}
+
+fn generator(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+    let g = &r.generator;
     writeln!(
         out,
         "generator    {:.3} cores, busiest loop {:.1} % busy, {} out, {} in{}",

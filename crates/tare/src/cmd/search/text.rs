@@ -50,6 +50,13 @@ pub(super) fn page(result: &SearchResult) -> String {
     for step in &steps {
         let _ = writeln!(out, "{}", row(step));
     }
+    if let Some(failure) = &result.failure {
+        let _ = writeln!(
+            out,
+            "\n{failure}\ncorrect the request or the server; if the rate is too high for any response, use a lower --min-rate"
+        );
+        return out;
+    }
     let _ = writeln!(out, "\n{}", answer(result));
     let _ = writeln!(out, "{}", limit(result));
     if let (Some(share), Some(_)) = (result.unseen_share.filter(|s| *s > UNSEEN), result.found) {
@@ -111,7 +118,7 @@ fn limit(result: &SearchResult) -> &'static str {
 
 fn ended(ended: SearchEnd) -> Option<&'static str> {
     match ended {
-        SearchEnd::Certain => None,
+        SearchEnd::Certain | SearchEnd::Failed => None,
         SearchEnd::Budget => Some(
             "the time budget was used up before the interval was narrow enough: increase --budget",
         ),
