@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -296,13 +297,17 @@ fn a_missing_permission_or_program_is_an_error_with_a_remedy_before_the_first_tr
     };
     // Root without capabilities, or a user that has none.
     let process = std::fs::metadata("/proc/self").unwrap();
-    let without: &[&str] = match std::os::unix::fs::MetadataExt::uid(&process) {
+    let without: &[&str] = match process.uid() {
         0 => &["--bounding-set=-all", "--inh-caps=-all"],
         _ => &[],
     };
     let command = started_by("setpriv", without, dir.path());
     fails(command, "run tare as root");
     if permitted() {
+        // The program of the plan is there, `ip` is not.
+        let python = dir.path().join("python3");
+        std::fs::write(&python, "").unwrap();
+        std::fs::set_permissions(&python, PermissionsExt::from_mode(0o755)).unwrap();
         let mut command = tare(dir.path());
         command
             .args(["run", "plan.yaml", "--out", "out"])

@@ -79,7 +79,11 @@ impl Threshold {
     #[must_use]
     pub fn judge(&self, cell: &ComparedCell, judged_by: JudgedBy) -> Option<Judged> {
         let change = cell.changes.iter().find(|c| c.ratio.what == self.what);
-        let has_latency = || cell.changes.iter().any(|c| c.ratio.what == "p50");
+        let median = match self.what.starts_with("ratio_") {
+            true => "ratio_p50",
+            false => "p50",
+        };
+        let has_latency = || cell.changes.iter().any(|c| c.ratio.what == median);
         let too_short = responses_needed(&self.what).is_some() && has_latency();
         if change.is_none() && cell.trials_before > 0 && cell.trials_after > 0 && !too_short {
             return None;

@@ -265,9 +265,10 @@ fn wasted(result: &LoadResult, unfinished_ns: u64) -> f64 {
 
 fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Finding>) {
     let by_time = grade(wasted, ERRORS_SUSPECT, ERRORS_INVALID);
-    let of_the_time = match by_time {
-        Some(_) => format!(" and {} of the time of all requests", percent(wasted)),
-        None => String::new(),
+    // Stated where it is worse than their number.
+    let of_the_time = |share| match by_time > grade(share, ERRORS_SUSPECT, ERRORS_INVALID) {
+        true => format!(" and {} of the time of all requests", percent(wasted)),
+        false => String::new(),
     };
     let counts = &result.counts;
     let bad = counts.error.saturating_add(counts.timeout);
@@ -288,8 +289,9 @@ fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Fin
             .map(|(class, n)| format!("{class} {n}"))
             .collect();
         let found = format!(
-            "{bad} of {due} requests failed ({}{of_the_time}): {}{dead}{}{}",
+            "{bad} of {due} requests failed ({}{}): {}{dead}{}{}",
             percent(share),
+            of_the_time(share),
             classes.join(", "),
             tls_reason(result),
             refused_reason(result)
@@ -307,8 +309,9 @@ fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Fin
     let by_time_of_cut = by_time.filter(|_| cut > 0 && bad == 0);
     if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID).max(by_time_of_cut) {
         let found = format!(
-            "{cut} of {due} slots ({}{of_the_time}) had not ended at the end of the drain",
-            percent(share)
+            "{cut} of {due} slots ({}{}) had not ended at the end of the drain",
+            percent(share),
+            of_the_time(share)
         );
         findings.push(Finding::new(grade, Reason::DrainCut, found));
     }

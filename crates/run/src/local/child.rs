@@ -127,6 +127,7 @@ impl Launch<'_> {
             ended: None,
             end: Signal::TERM,
             is_keeper: false,
+            records: None,
         })
     }
 }
@@ -147,6 +148,8 @@ pub(crate) struct Process {
     end: Signal,
     /// Whether it only keeps a program, which runs below it.
     pub(crate) is_keeper: bool,
+    /// Writes its records to a file until its end.
+    pub(crate) records: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Drop for Process {
@@ -168,6 +171,13 @@ impl Process {
         self.ended = Some(status);
         tracing::debug!(name = %self.name, pid = self.pid, %status, "process ended by itself");
         Some(format!("ended with {status}{}", self.log_tail()))
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn wait(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        let status = self.child.wait().await?;
+        self.ended = Some(status);
+        Ok(status)
     }
 
     /// Whether it was found to have ended.
@@ -230,6 +240,10 @@ pub(crate) async fn end_all(mut processes: Vec<Process>) -> Ended {
         if has_ended.is_err() {
             let running = format!("{} (process {})", process.name, process.pid);
             ended.running.push(running);
+        }
+        // The file is complete before it is listed with its digest.
+        if let Some(records) = process.records.take() {
+            let _ = tokio::time::timeout(GRACE, records).await;
         }
         let left = process.left().into_iter();
         ended

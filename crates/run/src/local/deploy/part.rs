@@ -239,11 +239,11 @@ async fn application_ready(
     };
     match tokio::time::timeout(READY_WITHIN, ready).await {
         Ok(Ok(true)) => {
-            tokio::spawn(keep_records(lines, file));
+            process.records = Some(tokio::spawn(keep_records(lines, file)));
             Ok(())
         }
         Ok(Ok(false)) => {
-            let status = process.child.wait().await.map_err(failed)?;
+            let status = process.wait().await.map_err(failed)?;
             let log = process.log_tail();
             Err(format!("the process ended with {status}{log}"))
         }
