@@ -59,6 +59,15 @@ impl Shape {
             uncaused: BTreeSet::new(),
         };
         let typed: Summary = serde_json::from_value(summary.clone()).unwrap();
+        // Present only if something failed, which a real run may have at any time.
+        if shape.found.remove("failures") {
+            let failed = |(r, _): &(TrialResult, _)| {
+                let counts = r.load.as_ref().map(|l| l.counts);
+                r.verdict.grade == Grade::Invalid
+                    || counts.is_none_or(|c| c.error + c.timeout + c.in_flight + c.not_sent > 0)
+            };
+            assert!(stored.iter().any(failed), "{:#?}", typed.failures);
+        }
         let results: BTreeMap<u32, &TrialResult> =
             stored.iter().map(|(r, _)| (r.trial.index, r)).collect();
         for row in &typed.trials {

@@ -353,7 +353,11 @@ mod tests {
         for (name, json, bytes) in SPECIAL {
             let expected = base64::engine::general_purpose::STANDARD.encode(bytes);
             let unary = called(name, &["--data", json]).unwrap();
-            assert_eq!(unary.messages_base64, std::slice::from_ref(&expected), "{name}");
+            assert_eq!(
+                unary.messages_base64,
+                std::slice::from_ref(&expected),
+                "{name}"
+            );
             let two = format!("{json}\n{json}");
             let client = called(&format!("{name}s"), &["--data", &two]).unwrap();
             assert_eq!(
