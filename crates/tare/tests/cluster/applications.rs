@@ -59,10 +59,12 @@ fn assert_weighed(dir: &Path, ended: ExitStatus, meshes: &[&str], objects: &[&st
         let expected: &[&str] = match trial.mesh.as_str() {
             "bare" => &[
                 "no pod has a proxy",
+                "requests from the namespace of the generators are answered",
                 "plain text from outside the mesh is answered",
             ],
             _ => &[
                 "every pod has a ready proxy",
+                "requests from the namespace of the generators are answered",
                 "plain text from outside the mesh is refused",
                 "the proxies of the called services counted every request",
             ],
