@@ -64,7 +64,7 @@ pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) ->
             let other = candidate.to_lowercase();
             let distance = strsim::damerau_levenshtein(&lower, &other);
             let longest = lower.chars().count().max(other.chars().count());
-            // Of a name of one letter, another letter is no typo.
+            // Two different names of one letter have nothing in common.
             let allowed = (longest / 3).max(1).min(longest - 1);
             let contains = lower.len() >= 3 && (other.contains(&lower) || lower.contains(&other));
             (distance <= allowed || contains).then_some((distance, candidate))

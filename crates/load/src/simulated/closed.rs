@@ -244,7 +244,7 @@ fn a_drain_that_is_too_short_for_hanging_users_invalidates_the_result() {
     let open = r.counts.in_flight;
     assert!((USERS - 1..=USERS).contains(&open), "{:?}", r.counts);
     assert_eq!(r.verdict.grade, Grade::Invalid, "{:?}", r.verdict);
-    // All answer: at the end, each has a request in flight, which is no failure.
+    // All servers answer. Each user has a request in flight at the end, which does not count as a failure.
     s.duration_ns = 50 * MS;
     let (r, _) = run(Workers::new(ConnId::MAX), &s);
     assert_eq!(r.verdict.grade, Grade::Suspect, "{:?}", r.verdict);

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_shortest_budget_in_the_message_is_accepted() {
-        // Blocks whose eightfold is no whole number of seconds, minutes or hours.
+        // Eight of these blocks do not last a whole number of seconds, minutes or hours.
         for duration in ["8s", "8123ms", "31s", "7m", "59m59s"] {
             let sets = [format!("load.duration={duration}")];
             let text = "meshes: [bare, envoy]\nload: {rate: 50, warmup: 2s}\n";
