@@ -52,7 +52,7 @@ test("filters leave one plan, one host or one mesh", async () => {
     await filter("mesh").selectOption("envoy/mtls");
     const table = page.locator("table:visible").first();
     assert.deepEqual((await cells(table))[0], ["build", "time, UTC", "bare", "envoy/mtls", "envoy/mtls / bare", "verdict"]);
-    assert.deepEqual((await cells(table))[1], ["1.36.2", "2026-11-25 09:50", "1.31 ms", "4.13 ms", "x3.03 (2.91 to 3.16)", "steady"]);
+    assert.deepEqual((await cells(table))[1], ["1.36.2", "2026-11-25 09:50", "1.31 ms", "4.13 ms", "x3.03 (2.91 to 3.16)", "no change found"]);
     assert.equal(await page.locator(".timeline:visible g:visible").count(), 1);
     // The address keeps the state.
     await page.reload();
