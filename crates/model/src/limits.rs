@@ -19,6 +19,8 @@ pub const TIME_NS_MAX: u64 = 30 * 24 * HOUR_NS;
 pub const TRIAL_WINDOW_NS_MAX: u64 = 24 * HOUR_NS;
 /// Longest timeout of a trial: 1 hour, the highest value of a histogram.
 pub const TRIAL_TIMEOUT_NS_MAX: u64 = HOUR_NS;
+/// Largest JSON document of a run directory, in bytes.
+pub const JSON_BYTES_MAX: u64 = 256 << 20;
 /// Longest line in a stream of records, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 /// Most blocks of a plan.

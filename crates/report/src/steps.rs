@@ -1,11 +1,11 @@
 //! The steps of a search for the capacity: checks that they are complete, and that the rate of the trial
 //! follows from them.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use tare_analysis::search::Search;
+use tare_files::open_without_links;
 use tare_model::capacity::{Capacity, CapacityStep};
 use tare_model::layout;
 use tare_model::load::search::RateEstimate;
@@ -51,11 +51,7 @@ fn same(a: Option<RateEstimate>, b: Option<RateEstimate>) -> bool {
 }
 
 fn read(path: &Path) -> Result<Vec<CapacityStep>, String> {
-    let metadata = std::fs::symlink_metadata(path).map_err(|e| e.to_string())?;
-    if !metadata.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    let mut reader = BufReader::new(File::open(path).map_err(|e| e.to_string())?);
+    let mut reader = BufReader::new(open_without_links(path).map_err(|e| e.to_string())?);
     let (mut line, mut steps) = (String::new(), Vec::new());
     while next_line(&mut reader, &mut line).map_err(|e| e.to_string())? {
         if steps.len() as u32 >= STEPS_MAX {

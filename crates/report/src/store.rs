@@ -5,7 +5,6 @@
 //! names are escaped before they are shown.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -14,11 +13,12 @@ use serde::de::DeserializeOwned;
 use tare_analysis::LoadStream;
 use tare_analysis::StoredTrial;
 use tare_analysis::profile::StoredProfile;
+use tare_files::open_without_links;
 use tare_model::SCHEMA_VERSION;
 use tare_model::calls::TrialCalls;
 use tare_model::graph::ServiceGraph;
 use tare_model::layout::{self, RunManifest};
-use tare_model::limits::LINE_BYTES_MAX;
+use tare_model::limits::{JSON_BYTES_MAX, LINE_BYTES_MAX};
 use tare_model::load::LoadResult;
 use tare_model::plan::Plan;
 use tare_model::trial::TrialResult;
@@ -29,9 +29,6 @@ use tare_stats::v2::Reader;
 use crate::profiles::read_profile;
 use crate::steps;
 use crate::text::printable;
-
-/// Largest JSON document that is read, in bytes.
-const JSON_BYTES_MAX: u64 = 256 << 20;
 
 /// Size of the read buffer of a stream, in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -240,17 +237,8 @@ struct Versioned {
 
 /// Reads a JSON document. The error is a fragment that states what was found.
 pub(crate) fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let metadata = std::fs::symlink_metadata(path).map_err(|e| io_words(&e))?;
-    if !metadata.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    if metadata.len() > JSON_BYTES_MAX {
-        return Err(format!(
-            "found {} bytes, expected at most {JSON_BYTES_MAX}",
-            metadata.len()
-        ));
-    }
-    let bytes = std::fs::read(path).map_err(|e| io_words(&e))?;
+    let read = open_without_links(path).and_then(|file| tare_files::all(file, JSON_BYTES_MAX));
+    let bytes = read.map_err(|e| io_words(&e))?;
     let version = match leading_version(&bytes) {
         Some(version) => version,
         None => {
@@ -355,12 +343,8 @@ struct Content {
 }
 
 fn read_stream(path: &Path, mut stream: LoadStream) -> Result<Content, String> {
-    let metadata = std::fs::symlink_metadata(path).map_err(|e| io_words(&e))?;
-    if !metadata.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    let mut reader =
-        BufReader::with_capacity(READ_BYTES, File::open(path).map_err(|e| io_words(&e))?);
+    let file = open_without_links(path).map_err(|e| io_words(&e))?;
+    let mut reader = BufReader::with_capacity(READ_BYTES, file);
     let mut line = String::new();
     // A line above the limit is refused by the stream.
     while next_line(&mut reader, &mut line).map_err(|e| io_words(&e))? {

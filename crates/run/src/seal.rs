@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tare_files::DOCUMENT_BYTES_MAX;
 use tare_model::layout;
 
 use crate::envoy::install::digest;
@@ -28,7 +29,7 @@ pub(crate) fn list(dir: &Path) -> io::Result<String> {
 /// # Errors
 /// What is missing or damaged.
 pub(crate) fn check(dir: &Path) -> Result<(), String> {
-    let list = match fs::read_to_string(dir.join(layout::FILES)) {
+    let list = match tare_files::read_text(&dir.join(layout::FILES), DOCUMENT_BYTES_MAX) {
         Ok(list) => list,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return has_all(dir),
         Err(error) => return Err(format!("{}: {error}", layout::FILES)),

@@ -13,6 +13,7 @@ use tare_model::calls::TrialCalls;
 use tare_model::capacity::CapacityStep;
 use tare_model::churn::ChurnRecord;
 use tare_model::layout::{self, RunManifest};
+use tare_model::limits::JSON_BYTES_MAX;
 use tare_model::overload::FoundCapacities;
 use tare_model::plan::Plan;
 use tare_model::trial::{Event, EventKind, TrialResult, TrialSpec};
@@ -173,12 +174,13 @@ impl RunDir {
     /// locked the directory.
     pub fn resume(path: &Path) -> Result<Self, StoreError> {
         let file = path.join(layout::RUN);
-        let text = fs::read_to_string(&file).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::NoRun {
-                path: path.to_owned(),
-            },
-            _ => io_error("read", &file)(error),
-        })?;
+        let text =
+            tare_files::read_text(&file, JSON_BYTES_MAX).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => StoreError::NoRun {
+                    path: path.to_owned(),
+                },
+                _ => io_error("read", &file)(error),
+            })?;
         let damaged = |found| StoreError::Damaged {
             path: file.clone(),
             found,
@@ -269,7 +271,7 @@ impl RunDir {
     /// When the file cannot be read or is damaged.
     pub fn capacities(&self) -> Result<Option<FoundCapacities>, StoreError> {
         let path = self.path.join(layout::CAPACITIES);
-        let bytes = match fs::read(&path) {
+        let bytes = match tare_files::read(&path, JSON_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_error("read", &path)(error)),
@@ -337,7 +339,7 @@ impl RunDir {
 
     fn stored(&self, trial: &TrialSpec) -> Option<TrialResult> {
         let dir = self.trials(trial).join(trial.dir_name());
-        let bytes = fs::read(dir.join(layout::RESULT)).ok()?;
+        let bytes = tare_files::read(&dir.join(layout::RESULT), JSON_BYTES_MAX).ok()?;
         let result: TrialResult = serde_json::from_slice(&bytes).ok()?;
         result.check_windows().ok()?;
         if !self.checked.borrow().contains(&dir) {

@@ -69,15 +69,19 @@ fn dependencies_point_one_way_and_bans_hold() {
     let all = dependencies();
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("tare-model", &[] as &[&str]),
+        ("tare-files", &[]),
         ("tare-stats", &["tare-model"]),
         ("tare-analysis", &["tare-model", "tare-stats"]),
         ("tare-load", &["tare-model", "tare-stats"]),
-        ("tare-workload", &["tare-model", "tare-stats"]),
+        ("tare-workload", &["tare-files", "tare-model", "tare-stats"]),
         ("tare-fake", &["tare-model", "tare-stats", "tare-run"]),
-        ("tare-run", &["tare-model", "tare-stats", "tare-analysis"]),
+        (
+            "tare-run",
+            &["tare-files", "tare-model", "tare-stats", "tare-analysis"],
+        ),
         (
             "tare-report",
-            &["tare-model", "tare-stats", "tare-analysis"],
+            &["tare-files", "tare-model", "tare-stats", "tare-analysis"],
         ),
         (
             "tare-fuzz",
@@ -86,6 +90,7 @@ fn dependencies_point_one_way_and_bans_hold() {
         (
             "tare",
             &[
+                "tare-files",
                 "tare-model",
                 "tare-stats",
                 "tare-analysis",
@@ -109,7 +114,8 @@ fn dependencies_point_one_way_and_bans_hold() {
             );
         }
     }
-    let banned: [(&str, &[&str]); 7] = [
+    let banned: [(&str, &[&str]); 8] = [
+        ("tare-files", &["tokio", "nix", "hyper", "kube"]),
         ("tare-model", &["tokio", "rustix", "nix", "hyper", "rand"]),
         ("tare-stats", &["tokio", "rustix", "nix", "hyper", "rand"]),
         (

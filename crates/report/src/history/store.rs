@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use tare_files::DOCUMENT_BYTES_MAX;
 use tare_model::SCHEMA_VERSION;
 use tare_model::history::{Annotation, Annotations, HistoryEntry};
 
@@ -118,13 +119,7 @@ impl HistoryDir {
 }
 
 fn read_entry(path: &Path) -> Result<HistoryEntry, String> {
-    let size = fs::metadata(path).map_err(|e| e.to_string())?.len();
-    if size > ENTRY_BYTES_MAX {
-        return Err(format!(
-            "found {size} bytes, expected an entry of at most {ENTRY_BYTES_MAX}"
-        ));
-    }
-    let text = fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let text = tare_files::read_text(path, ENTRY_BYTES_MAX).map_err(|e| e.to_string())?;
     let entry: HistoryEntry = serde_json::from_str(&text).map_err(|e| format!("damaged: {e}"))?;
     let stem = path.file_stem().and_then(|s| s.to_str());
     if stem != Some(&entry.id) {
@@ -144,7 +139,7 @@ fn read_entry(path: &Path) -> Result<HistoryEntry, String> {
 }
 
 fn annotations(path: &Path) -> Result<Annotations, HistoryError> {
-    let text = match fs::read_to_string(path) {
+    let text = match tare_files::read_text(path, DOCUMENT_BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Annotations::default()),
         Err(source) => {

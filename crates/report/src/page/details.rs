@@ -1,7 +1,6 @@
 //! Data of the charts over time, embedded in the page next to the summary. No other output needs
 //! them. Records that cannot be read are skipped here, because the store has reported them.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tare_analysis::StoredTrial;
+use tare_files::open_without_links;
 use tare_model::layout;
 use tare_model::record::{AgentRecord, LoadRecord, ResourceSample};
 
@@ -39,7 +39,7 @@ pub(super) fn read(run: &LoadedRun) -> Details {
     series.sort_by_key(|s| s.index);
     series.dedup_by_key(|s| s.index);
     let mut plan = String::new();
-    if let Some(file) = regular_file(&run.dir.join(layout::PLAN)) {
+    if let Ok(file) = open_without_links(&run.dir.join(layout::PLAN)) {
         let read = file.take(PLAN_BYTES_MAX).read_to_string(&mut plan);
         if read.is_err() {
             plan.clear();
@@ -67,7 +67,7 @@ fn trial_series(dir: &Path, trial: &StoredTrial) -> Option<TrialSeries> {
 }
 
 fn records<T: DeserializeOwned>(path: &Path) -> impl Iterator<Item = T> {
-    let file = regular_file(path).map(|file| BufReader::new(file.take(STREAM_BYTES_MAX)));
+    let file = open_without_links(path).map(|file| BufReader::new(file.take(STREAM_BYTES_MAX)));
     let records = file.into_iter().flat_map(|mut reader| {
         let mut line = String::new();
         std::iter::from_fn(move || {
@@ -76,10 +76,4 @@ fn records<T: DeserializeOwned>(path: &Path) -> impl Iterator<Item = T> {
         })
     });
     records.flatten()
-}
-
-/// Opens a regular file. Links are not followed.
-fn regular_file(path: &Path) -> Option<File> {
-    let regular = std::fs::symlink_metadata(path).ok()?.is_file();
-    regular.then(|| File::open(path).ok()).flatten()
 }

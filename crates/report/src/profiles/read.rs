@@ -1,11 +1,12 @@
 //! Reads profile trials.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::BufReader;
 use std::path::Path;
 
 use tare_analysis::AgentStream;
 use tare_analysis::profile::StoredProfile;
+use tare_files::open_without_links;
 use tare_model::layout;
 use tare_model::record::AgentRecord;
 use tare_model::trial::TrialResult;
@@ -28,7 +29,7 @@ pub(crate) fn read_profile(dir: &Path) -> Result<StoredProfile, String> {
         });
     }
     let path = dir.join(layout::AGENT);
-    let file = File::open(&path).map_err(|e| io_words(&e))?;
+    let file = open_without_links(&path).map_err(|e| io_words(&e))?;
     let (mut reader, mut line) = (BufReader::new(file), String::new());
     let mut stream = AgentStream::new();
     while next_line(&mut reader, &mut line).map_err(|e| io_words(&e))? {

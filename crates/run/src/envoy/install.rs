@@ -6,7 +6,6 @@
 //! only if it has the pinned digest, too, because anything may have replaced it.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -227,7 +226,7 @@ fn older(version: &str) -> bool {
 
 /// Returns the SHA-256 digest of a file in hexadecimal digits.
 pub(crate) fn digest(path: &Path) -> io::Result<String> {
-    let mut file = fs::File::open(path)?;
+    let mut file = tare_files::open(path)?;
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     let mut buffer = vec![0; 1 << 20];
     loop {
@@ -244,6 +243,7 @@ pub(super) mod tests {
     use super::*;
     use crate::executable::executable;
     use std::collections::BTreeMap;
+    use std::fs;
 
     pub(in crate::envoy) fn sha256_of_text(text: &str) -> String {
         crate::image::hex(&ring::digest::digest(

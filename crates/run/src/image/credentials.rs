@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use tare_files::DOCUMENT_BYTES_MAX;
 
 use super::Reference;
 
@@ -86,7 +87,7 @@ impl CredentialFiles {
                 path: path.clone(),
                 found,
             };
-            let text = match std::fs::read_to_string(path) {
+            let text = match tare_files::read_text(path, DOCUMENT_BYTES_MAX) {
                 Ok(text) => text,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(found(error.to_string())),

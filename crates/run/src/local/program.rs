@@ -46,6 +46,6 @@ pub(super) fn of(
 /// Whether a program is an ELF file.
 fn is_binary(program: &Path) -> std::io::Result<bool> {
     let mut magic = [0; 4];
-    let read = fs::File::open(program)?.read(&mut magic)?;
+    let read = tare_files::open(program)?.read(&mut magic)?;
     Ok(magic[..read] == *b"\x7fELF")
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use tare_files::DOCUMENT_BYTES_MAX;
 use tare_model::mesh;
 use tare_model::plan::{EnvironmentKind, KubernetesSettings, Plan};
 
@@ -114,7 +115,7 @@ impl Flags {
 }
 
 fn merged(settings: &KubernetesSettings, path: &Path) -> anyhow::Result<KubernetesSettings> {
-    let text = std::fs::read_to_string(path)?;
+    let text = tare_files::read_text(path, DOCUMENT_BYTES_MAX)?;
     let overlay = tare_model::plan::yaml_to_json(&path.display().to_string(), &text)
         .map_err(|problems| anyhow::anyhow!("{problems}"))?;
     let mut whole = serde_json::to_value(settings)?;

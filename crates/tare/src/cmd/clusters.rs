@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use futures_util::future::join_all;
 use indicatif::MultiProgress;
+use tare_files::DOCUMENT_BYTES_MAX;
 use tare_model::layout;
 use tare_model::plan::EnvironmentKind;
 use tare_model::summary::clusters::{ClusterRun, ClustersManifest};
@@ -84,7 +85,7 @@ impl Clusters {
             );
         }
         let path = dir.join(layout::CLUSTERS);
-        let text = match std::fs::read(&path) {
+        let text = match tare_files::read(&path, DOCUMENT_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {

@@ -1,19 +1,14 @@
 //! Reads files and values of options.
 
 use std::convert::Infallible;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
-use tare_model::units::format_bytes;
 
 /// Largest file or pipe that is read.
-const BYTES_MAX: u64 = 1 << 30;
-/// Largest input from anything else, because a device such as `/dev/zero` has no end.
-const DEVICE_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const BYTES_MAX: u64 = 1 << 30;
 
 /// The option with which a worker gets its specification.
 #[derive(clap::Args)]
@@ -36,38 +31,16 @@ impl SpecFile {
 
 /// Reads a file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    open(path).with_context(|| format!("failed to read {}", path.display()))
-}
-
-fn open(path: &Path) -> anyhow::Result<Vec<u8>> {
-    use std::os::unix::fs::FileTypeExt as _;
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    let (known, kind) = (metadata.len(), metadata.file_type());
-    let limit = match kind.is_file() || kind.is_fifo() || kind.is_socket() {
-        true => BYTES_MAX,
-        false => DEVICE_BYTES_MAX,
-    };
-    ensure!(known <= limit, too_large(limit));
-    limited(file, limit)
-}
-
-/// Reads all of `input`, which must not have more than `limit` bytes.
-fn limited(input: impl Read, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    input.take(limit + 1).read_to_end(&mut bytes)?;
-    ensure!(bytes.len() as u64 <= limit, too_large(limit));
-    Ok(bytes)
-}
-
-fn too_large(limit: u64) -> String {
-    format!("found more than {}", format_bytes(limit as f64))
+    tare_files::read(path, BYTES_MAX).with_context(|| failed(path))
 }
 
 /// Reads a text file.
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
-    String::from_utf8(read(path)?)
-        .with_context(|| format!("failed to read {}: expected UTF-8", path.display()))
+    tare_files::read_text(path, BYTES_MAX).with_context(|| failed(path))
+}
+
+fn failed(path: &Path) -> String {
+    format!("failed to read {}", path.display())
 }
 
 /// Reads a file, or all of standard input for `-`.
@@ -75,7 +48,7 @@ pub(crate) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.as_os_str() != "-" {
         return read(path);
     }
-    limited(std::io::stdin(), BYTES_MAX).context("failed to read standard input")
+    tare_files::all(std::io::stdin(), BYTES_MAX).context("failed to read standard input")
 }
 
 /// The headers or the metadata of one option, or why they are invalid. That is reported only when
@@ -143,20 +116,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endless_or_too_large_input_is_refused() {
+    fn a_file_that_is_none_is_named() {
         let error = read_text(Path::new("/dev/zero")).unwrap_err();
-        assert_eq!(
-            format!("{error:#}"),
-            "failed to read /dev/zero: found more than 64.0 KiB"
-        );
-        assert!(read(Path::new("/dev/null")).unwrap().is_empty());
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("large");
-        File::create(&path).unwrap().set_len(BYTES_MAX + 1).unwrap();
-        let error = format!("{:#}", read_text(&path).unwrap_err());
-        assert!(error.ends_with("found more than 1.00 GiB"), "{error}");
-        assert_eq!(limited(&b"abc"[..], 3).unwrap(), b"abc");
-        assert!(limited(&b"abcd"[..], 3).is_err());
+        let expected = "failed to read /dev/zero: it is a device, not a file";
+        assert_eq!(format!("{error:#}"), expected);
     }
 
     #[test]

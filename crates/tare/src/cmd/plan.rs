@@ -1,7 +1,7 @@
 //! `tare plan`: shows, lists and checks plans; also finds the plan of `tare run`.
 
 use std::fmt::Write as _;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use tare_analysis::figures;
 use tare_model::plan::{self, Design, Plan, Sweep, TEXT_BYTES_MAX};
-use tare_model::units::{format_bytes, format_duration_ns, format_rate};
+use tare_model::units::{format_duration_ns, format_rate};
 use tare_run::requirements::{self, Places};
 
 use super::output::{Output, json, print};
@@ -105,7 +105,8 @@ pub(crate) fn read(name: &str, sets: &[String]) -> anyhow::Result<Source> {
     let is_path = name.contains(std::path::is_separator)
         || path.extension().is_some_and(|e| e == "yaml" || e == "yml");
     let text = if name == "-" {
-        bounded(io::stdin().lock()).context("cannot read the plan from standard input")?
+        tare_files::all_text(io::stdin().lock(), TEXT_BYTES_MAX as u64)
+            .context("cannot read the plan from standard input")?
     } else if is_path || (plan::builtin(name).is_none() && path.is_file()) {
         read_file(path).with_context(|| format!("cannot read the plan {name}"))?
     } else {
@@ -185,25 +186,7 @@ fn read_relative(folder: &Path, relative: &str) -> Result<String, String> {
 }
 
 fn read_file(path: &Path) -> io::Result<String> {
-    bounded(std::fs::File::open(path)?)
-}
-
-/// Reads a text of at most [`TEXT_BYTES_MAX`] bytes.
-fn bounded(reader: impl Read) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    reader
-        .take(TEXT_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() > TEXT_BYTES_MAX {
-        let most = format_bytes(TEXT_BYTES_MAX as f64);
-        let message = format!("the file is larger than {most}, the maximum for a plan");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let message = format!("byte {} is not valid UTF-8: save the file as UTF-8", at + 1);
-        io::Error::new(io::ErrorKind::InvalidData, message)
-    })
+    tare_files::read_text(path, TEXT_BYTES_MAX as u64)
 }
 
 /// Formats the factors of a sweep.

@@ -1,6 +1,5 @@
 //! `tare workload`.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -72,7 +71,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn serve(path: &Path) -> anyhow::Result<()> {
     let spec = match path.to_str() {
         Some("-") => read_spec(io::stdin().lock()),
-        _ => File::open(path).map_err(Into::into).and_then(read_spec),
+        _ => tare_files::open(path)
+            .map_err(Into::into)
+            .and_then(read_spec),
     };
     let spec = spec.with_context(|| {
         format!(

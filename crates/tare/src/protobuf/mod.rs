@@ -43,8 +43,8 @@ pub(crate) fn from_proto(file: &Path, imports: &[PathBuf]) -> anyhow::Result<Des
 /// # Errors
 /// A file that cannot be read or is not a descriptor set.
 pub(crate) fn from_descriptor_set(file: &Path) -> anyhow::Result<DescriptorPool> {
-    let bytes =
-        std::fs::read(file).with_context(|| format!("failed to read {}", file.display()))?;
+    let bytes = tare_files::read(file, tare_files::DOCUMENT_BYTES_MAX)
+        .with_context(|| format!("failed to read {}", file.display()))?;
     DescriptorPool::decode(bytes.as_slice()).with_context(|| {
         format!(
             "{} is not a valid descriptor set: expected the output of `protoc --include_imports --descriptor_set_out`",

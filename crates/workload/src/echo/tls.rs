@@ -202,8 +202,9 @@ fn write_private(path: &Path, text: &str) -> Result<(), TlsError> {
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let chain: Vec<_> = read.map_err(|e| TlsError::read(path, e, "certificates"))?;
+    let pem = read_pem(path, "certificates")?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = read.map_err(|e| TlsError::read(path, e, "certificates"))?;
     if chain.is_empty() {
         return Err(TlsError::read(path, "found no certificate", "certificates"));
     }
@@ -211,7 +212,8 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    if std::fs::read_to_string(path).is_ok_and(|pem| is_encrypted_key(&pem)) {
+    let pem = read_pem(path, "a private key")?;
+    if is_encrypted_key(&String::from_utf8_lossy(&pem)) {
         let expected = "a private key without a passphrase (`openssl pkey -in KEY -out DECRYPTED`)";
         return Err(TlsError::read(
             path,
@@ -219,7 +221,12 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
             expected,
         ));
     }
-    PrivateKeyDer::from_pem_file(path).map_err(|e| TlsError::read(path, e, "a private key"))
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|e| TlsError::read(path, e, "a private key"))
+}
+
+fn read_pem(path: &Path, expected: &'static str) -> Result<Vec<u8>, TlsError> {
+    let read = tare_files::read(path, tare_files::DOCUMENT_BYTES_MAX);
+    read.map_err(|e| TlsError::read(path, e, expected))
 }
 
 #[cfg(test)]

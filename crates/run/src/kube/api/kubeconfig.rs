@@ -1,5 +1,8 @@
 //! Finds the cluster of a kubeconfig's context.
 
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tare_model::plan::KubernetesSettings;
@@ -18,11 +21,38 @@ pub(crate) fn path(settings: &KubernetesSettings) -> Option<String> {
 /// What to do about a kubeconfig that cannot be read or used.
 const OTHER_FILE: &str = "set KUBECONFIG or TARE_KUBECONFIG to the path of a kubeconfig";
 
+/// The files that kube reads.
+fn files(path: Option<&str>) -> Vec<PathBuf> {
+    if let Some(path) = path {
+        return vec![path.into()];
+    }
+    match std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
+        Some(list) => std::env::split_paths(&list).collect(),
+        None => std::env::home_dir()
+            .map(|home| home.join(".kube/config"))
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// Checks a file before kube reads it, which would wait for a named pipe, and read a device without end.
+fn readable(path: PathBuf) -> Result<(), KubeconfigError> {
+    match tare_files::check(&path, tare_files::DOCUMENT_BYTES_MAX) {
+        // kube has its own words for a missing file.
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(KubeconfigError::ReadConfig(error, path))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn read(settings: &KubernetesSettings) -> Result<Kubeconfig, EnvironmentError> {
-    let read = match path(settings) {
+    let path = path(settings);
+    let checked = files(path.as_deref()).into_iter().try_for_each(readable);
+    let read = checked.and_then(|()| match path {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
-    };
+    });
     read.map_err(|error| {
         let what = match &error {
             KubeconfigError::ReadConfig(error, path) => {

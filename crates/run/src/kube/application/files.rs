@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tare_files::DOCUMENT_BYTES_MAX;
 
 use super::title;
 use crate::environment::EnvironmentError;
 
 /// Names of the file of a folder that Kustomize renders.
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-/// Largest file of manifests.
-const BYTES_MAX: u64 = 16 << 20;
 /// Expressions of Helm's templates that are no text of an application.
 const HELM: [&str; 7] = [
     ".Values",
@@ -145,28 +144,9 @@ fn nothing(paths: &[PathBuf]) -> String {
     format!("{expected}, only folders, which are not read; list those with manifests: {shown}")
 }
 
-/// Reads a file of manifests: a regular file of limited size.
+/// Reads a file of manifests.
 pub(super) fn read(path: &Path) -> Result<String, EnvironmentError> {
-    // A FIFO would wait for ever for somebody who writes.
-    if !metadata(path)?.is_file() {
-        return Err(refused(
-            path,
-            "found no regular file, expected a file of manifests",
-        ));
-    }
-    let file = fs::File::open(path).map_err(cannot_read(path))?;
-    let mut bytes = Vec::new();
-    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(cannot_read(path))?;
-    if bytes.len() as u64 > BYTES_MAX {
-        let found = format!(
-            "the file is larger than {} MiB, expected manifests",
-            BYTES_MAX >> 20
-        );
-        return Err(refused(path, found));
-    }
-    String::from_utf8(bytes)
-        .map_err(|_| refused(path, "found other bytes than UTF-8, expected manifests"))
+    tare_files::read_text(path, DOCUMENT_BYTES_MAX).map_err(cannot_read(path))
 }
 
 /// What a file is that has templates of Helm in the place of manifests; `None` if a text has none.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tare_files::DOCUMENT_BYTES_MAX;
 use tare_model::plan::KubernetesSettings;
 use tokio::time::sleep;
 
@@ -97,7 +98,7 @@ fn check_target(out: &Path, id: &str) -> Result<(), EnvironmentError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         _ => {}
     }
-    let fetched = std::fs::read_to_string(out.join(FETCHED));
+    let fetched = tare_files::read_text(&out.join(FETCHED), DOCUMENT_BYTES_MAX);
     if fetched.is_ok_and(|of| of == id) {
         return Ok(());
     }

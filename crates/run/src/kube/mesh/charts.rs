@@ -15,6 +15,8 @@ use crate::local::scratch::{self, Scratch};
 
 /// Beginning of the names of directories into which Helm writes charts.
 const SCRATCH_PREFIX: &str = "tare-charts";
+/// Largest archive of a chart.
+const ARCHIVE_BYTES_MAX: u64 = 64 << 20;
 
 /// The folder in which charts are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +106,11 @@ fn is_exact(version: &str) -> bool {
     version.bytes().all(is_plain) && numbers.len() == 3 && numbers.iter().all(is_number)
 }
 
+fn read(file: &Path) -> Result<Vec<u8>, EnvironmentError> {
+    tare_files::read(file, ARCHIVE_BYTES_MAX)
+        .map_err(|e| EnvironmentError::start(format!("chart {}", file.display()), e))
+}
+
 impl Helm {
     /// Name of the file with the chart of a release, in the folder of `TARE_CHARTS`.
     pub(crate) fn archive(release: &HelmRelease) -> String {
@@ -115,14 +122,14 @@ impl Helm {
         let failed = |e| EnvironmentError::start(format!("chart {}", release.name), e);
         let chart = Path::new(&release.chart);
         if let Some(file) = self.kept(release.into()).await? {
-            return fs::read(file).map_err(failed);
+            return read(&file);
         }
         if release.repo.is_none() && chart.is_file() {
-            return fs::read(chart).map_err(failed);
+            return read(chart);
         }
         let scratch = Scratch::new(&std::env::temp_dir(), SCRATCH_PREFIX).map_err(failed)?;
         let file = self.archive_into(&scratch, release.into()).await?;
-        fs::read(file).map_err(failed)
+        read(&file)
     }
 
     /// Locates a chart: where it is kept, or in its repository.

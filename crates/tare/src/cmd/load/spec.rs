@@ -110,7 +110,7 @@ fn mode(args: &Args) -> anyhow::Result<(Mode, u64)> {
     if args.max {
         return Ok((Mode::Saturate, args.duration.unwrap_or(DURATION_NS)));
     }
-    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
+    let read = |path: &str| input::read_text(Path::new(path)).map_err(|e| format!("{e:#}"));
     let arrivals = Arrivals::parse(&args.arrivals, &read).context("--arrivals")?;
     let own_window_ns = arrivals.own_window_ns().unwrap_or(DURATION_NS);
     let duration_ns = args.duration.unwrap_or(own_window_ns);

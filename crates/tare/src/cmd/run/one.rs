@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use tare_files::DOCUMENT_BYTES_MAX;
 use tare_model::layout::{self, Fingerprint, RunManifest};
 use tare_model::plan::{self, Plan};
 use tare_model::units::format_duration_ns;
@@ -41,7 +42,7 @@ pub(in crate::cmd) struct RunStart {
 impl RunStart {
     /// Returns the interrupted run in this directory.
     pub(in crate::cmd) fn resume(dir: &Path) -> anyhow::Result<Self> {
-        if let Ok(id) = std::fs::read_to_string(dir.join(FETCHED)) {
+        if let Ok(id) = tare_files::read_text(&dir.join(FETCHED), DOCUMENT_BYTES_MAX) {
             bail!(
                 "{} is a copy of the detached run {id}, which may continue on its cluster: follow it with `tare attach {id}`. \
                  To continue it here, first end it with `tare clean --run {id}`, and then remove the file {FETCHED}",
