@@ -1,9 +1,11 @@
 //! Targets for the parsers of files and of other processes' output: histograms, results,
 //! records, logs, plans and proxy configurations.
 
+use tare_analysis::history::series;
 use tare_analysis::proxy_config;
 use tare_analysis::streams::merge::{Part, interval_log, merge};
-use tare_model::plan;
+use tare_model::history::{Annotations, HistoryEntry};
+use tare_model::plan::{self, Margins};
 use tare_model::record::StreamChecksum;
 use tare_stats::Histogram;
 
@@ -93,5 +95,33 @@ pub fn plan(data: &[u8]) {
             // YAML has more line ends than LF and CR LF, and the message must handle all of them.
             assert!(!problems.to_string().is_empty());
         }
+    }
+}
+
+/// An entry of a history, and what is found in a history of many of it.
+pub fn history_entry(data: &[u8]) {
+    let Ok(entry) = serde_json::from_slice::<HistoryEntry>(data) else {
+        return;
+    };
+    let Ok(()) = entry.check() else {
+        return;
+    };
+    let json = serde_json::to_string(&entry).expect("write the entry as JSON");
+    let again: HistoryEntry = serde_json::from_str(&json).expect("read the entry again");
+    assert_eq!(again, entry);
+    let entries = vec![entry; 3];
+    for found in series(&entries, &[], &Margins::default(), "2026-12-31") {
+        assert_eq!(found.points.len(), entries.len());
+    }
+}
+
+/// The annotations of a history.
+pub fn annotations(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match Annotations::read("annotations.yaml", text) {
+        Ok(found) => drop(found.unknown_names("annotations.yaml", &[])),
+        Err(problems) => assert!(!problems.to_string().is_empty()),
     }
 }

@@ -2,10 +2,12 @@
 //! bounded, and that the result does not depend on how the bytes are split.
 
 mod documents;
+mod foreign;
 
 use std::sync::Arc;
 
-pub use documents::{histogram, merge_file, plan, proxy_config};
+pub use documents::{annotations, histogram, history_entry, merge_file, plan, proxy_config};
+pub use foreign::{api_answer, manifests, transfer};
 use tare_load::grpc::{MessageError, Messages};
 use tare_load::http1::ResponseParser;
 use tare_load::http2::hpack::{Decoder, TABLE_BYTES_MAX};
@@ -16,7 +18,7 @@ use tare_model::load::Streaming;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("http1_response", http1_response),
     ("http2_frames", http2_frames),
     ("hpack", hpack),
@@ -25,6 +27,11 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("merge_file", merge_file),
     ("plan", plan),
     ("proxy_config", proxy_config),
+    ("history_entry", history_entry),
+    ("annotations", annotations),
+    ("api_answer", api_answer),
+    ("manifests", manifests),
+    ("transfer", transfer),
 ];
 
 /// Splits off the first byte, which determines the length of the pieces.

@@ -10,6 +10,8 @@ pub mod envoy;
 mod executable;
 pub mod experiment;
 pub mod fingerprint;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod image;
 mod instances;
 pub mod keep;

@@ -85,7 +85,13 @@ fn dependencies_point_one_way_and_bans_hold() {
         ),
         (
             "tare-fuzz",
-            &["tare-model", "tare-stats", "tare-analysis", "tare-load"],
+            &[
+                "tare-model",
+                "tare-stats",
+                "tare-analysis",
+                "tare-load",
+                "tare-run",
+            ],
         ),
         (
             "tare",

@@ -11,6 +11,7 @@ mod cluster;
 pub mod detached;
 pub mod doctor;
 mod environment;
+pub(crate) mod fuzz;
 mod ledger;
 mod leftovers;
 mod mesh;

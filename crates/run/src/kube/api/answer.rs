@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Reads an answer, which is an object in the whole API.
-pub(super) fn object(body: &[u8]) -> Result<Value, String> {
+pub(crate) fn object(body: &[u8]) -> Result<Value, String> {
     match serde_json::from_slice(body) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(other) => Err(format!(
@@ -16,7 +16,7 @@ pub(super) fn object(body: &[u8]) -> Result<Value, String> {
 }
 
 /// The objects of a list; an empty list may have `null`.
-pub(super) fn items(mut list: Value) -> Result<Vec<Value>, String> {
+pub(crate) fn items(mut list: Value) -> Result<Vec<Value>, String> {
     let items = match list.get_mut("items").map(Value::take) {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(items)) => items,

@@ -6,4 +6,5 @@ pub(crate) mod kinds;
 pub(crate) mod kubeconfig;
 mod lines;
 
+pub(crate) use answer::{items, object};
 pub(crate) use client::{ApiClient, ApiError, FIELD_MANAGER};

@@ -13,7 +13,7 @@ use crate::environment::EnvironmentError;
 
 /// Names of the file of a folder that Kustomize renders.
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-/// Expressions of Helm's templates that are no text of an application.
+/// Expressions that only Helm's templates use.
 const HELM: [&str; 7] = [
     ".Values",
     ".Release",

@@ -120,6 +120,26 @@ pub(crate) async fn objects(
     Ok(Rendered::new(objects, application, graph)?.objects)
 }
 
+/// Reads, checks and changes manifests as those of an application in the namespace `to`. Returns the objects as JSON.
+pub(crate) fn moved(text: &str, to: &str) -> Result<Vec<String>, EnvironmentError> {
+    let mut found = Objects::default();
+    found.add("manifests", render::parse("manifests", text)?)?;
+    let application = Application::default();
+    let graph = ServiceGraph {
+        name: "shop".to_owned(),
+        description: String::new(),
+        application: Some(application.clone()),
+        services: Vec::new(),
+        mixes: Vec::new(),
+    };
+    let rendered = Rendered::new(found, &application, &graph)?;
+    let moved = rendered.objects.into_iter().map(|mut object| {
+        rendered.references.replace(&mut object, to);
+        object.to_string()
+    });
+    Ok(moved.collect())
+}
+
 /// Digest of rendered objects. Of a Secret it covers only the name: charts generate passwords anew, and short ones could
 /// be guessed. Annotations `checksum/...` of pod templates, which change with them, are left out.
 fn digest(mut objects: Vec<Value>) -> String {

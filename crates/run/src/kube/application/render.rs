@@ -113,7 +113,7 @@ pub(super) async fn render(
     Ok(objects)
 }
 
-fn parse(name: &str, text: &str) -> Result<Vec<Value>, EnvironmentError> {
+pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Value>, EnvironmentError> {
     documents(text).map_err(|found| EnvironmentError::start(name, format!("invalid YAML: {found}")))
 }
 

@@ -79,7 +79,7 @@ fn has_labels(labels: &Value, wanted: &BTreeMap<String, String>) -> bool {
     wanted.all(|(k, v)| labels[k.as_str()] == v.as_str())
 }
 
-fn read(node: &Value, settings: &KubernetesSettings) -> Node {
+pub(crate) fn read(node: &Value, settings: &KubernetesSettings) -> Node {
     let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).unwrap_or("");
     let quantity = |pointer: &str| Quantity::read(text(pointer)).unwrap_or(0.0);
     let name = text("/metadata/name").to_owned();
