@@ -36,9 +36,9 @@ pub struct PublishedFigure {
     /// `p50`, `p99`, `p99.9`, `max` (`ms`); `data_plane_memory`, `proxy_memory`,
     /// `largest_proxy_memory`, `control_plane_memory` (`MB`); `data_plane_cpu`,
     /// `control_plane_cpu`, `cpu` (both), `proxy_cpu` (`cores`); `proxy_cpu_time`,
-    /// `control_plane_cpu_time` (`ms`); `throughput` (`rps`).
+    /// `control_plane_cpu_time` (`ms`); `throughput` (`rps`); others in words.
     pub what: String,
-    /// `ms`, `MB`, `cores`, `rps`.
+    /// `ms`, `MB`, `cores`, `rps`, `%`, `times`.
     pub unit: String,
     /// The number, or a bound.
     pub value: f64,
@@ -95,7 +95,7 @@ mod tests {
             assert!(!source.title.is_empty() && !source.setting.is_empty());
             assert!(!source.figures.is_empty(), "{}", source.id);
             for figure in &source.figures {
-                let units = ["ms", "MB", "cores", "rps"];
+                let units = ["ms", "MB", "cores", "rps", "%", "times"];
                 assert!(units.contains(&figure.unit.as_str()), "{figure:?}");
                 assert!(figure.value > 0.0, "{figure:?}");
             }
@@ -111,5 +111,7 @@ mod tests {
         assert_eq!(p99("bare"), Some(3.1));
         let p50 = find("linkerd-2021-05", "istio 1.10.0", 2000.0, "p50");
         assert_eq!(p50, Some(21.0));
+        let max = find("kinvolk-2019", "linkerd edge-19.5.2", 600.0, "max");
+        assert_eq!(max, Some(3000.0));
     }
 }
