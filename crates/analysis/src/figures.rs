@@ -235,22 +235,30 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
     format!("{value}{unit} ({low} to {high})")
 }
 
-/// Nanoseconds (`ns`) or `bytes` with the interval, such as `3.1 µs (2.8 to 3.4)`: in the unit that fits the
-/// larger of them.
+/// Nanoseconds (`ns`) or `bytes` with the interval, such as `3.1 µs (2.8 to 3.4)`: in the unit that
+/// fits the larger of them. An interval that is not printed does not count.
 #[must_use]
 pub fn amount_interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> String {
     let size = [Some(value), low, high].into_iter().flatten();
     let size = size.map(f64::abs).fold(0.0, f64::max);
-    let (scale, unit) = match (unit, size) {
+    let width = low.zip(high).map(|(low, high)| high - low);
+    let is_printed = |(scale, _): &(f64, &str)| width.is_none_or(|w| w / scale < AMOUNT_MAX);
+    let of_all = Some(unit_for(unit, size)).filter(is_printed);
+    let (scale, unit) = of_all.unwrap_or_else(|| unit_for(unit, value.abs()));
+    let [low, high] = [low, high].map(|x| x.map(|x| x / scale));
+    interval(value / scale, low, high, unit)
+}
+
+/// The unit for an amount of this size, and its length in `ns` or `bytes`.
+fn unit_for(unit: &str, size: f64) -> (f64, &'static str) {
+    match (unit, size) {
         ("bytes", s) if s < 1024.0 => (1.0, "bytes"),
         ("bytes", s) if s < MIB => (1024.0, "KiB"),
         ("bytes", _) => (MIB, "MiB"),
         (_, s) if s < 1e3 => (1.0, "ns"),
         (_, s) if s < 1e6 => (1e3, "µs"),
         _ => (1e6, "ms"),
-    };
-    let [low, high] = [low, high].map(|x| x.map(|x| x / scale));
-    interval(value / scale, low, high, unit)
+    }
 }
 
 /// `value` with `decimals`, or with more if it would be printed as zero: rounding must not hide on
@@ -455,7 +463,7 @@ mod tests {
         );
         assert_eq!(
             amount_interval(1e3, Some(-HUGE * HUGE), Some(HUGE * HUGE), "ns"),
-            "0.00100 ms (no useful interval)"
+            "1.00 µs (no useful interval)"
         );
         assert_eq!(percent(HUGE), ">+1,000,000 %");
     }

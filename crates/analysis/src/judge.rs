@@ -93,7 +93,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         Some(load) => own.and(load.verdict.clone()),
         None => own,
     };
-    // The generator that found something does not know of the run.
+    // Findings of a generator have the remedies of `tare load`; replace them by those of a run.
     Verdict::from_findings(verdict.reasons.into_iter().map(Finding::in_run).collect())
 }
 

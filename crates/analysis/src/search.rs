@@ -4,7 +4,7 @@
 use tare_model::load::search::{
     RateEstimate, SearchLimit, SearchStep, StepOutcome, step_length_ns,
 };
-use tare_model::load::{LoadResult, LoadSpec, Mode, Objective};
+use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Objective};
 use tare_model::plan::{Load, STEP_WARMUP_SHARE};
 use tare_model::units::format_rate;
 use tare_model::verdict::{Finding, Grade, Reason};
@@ -113,6 +113,8 @@ impl Search {
         spec.drain_ns = spec.drain_ns.or(Some(spec.timeout_ns.min(enough_ns)));
         let rate_rps = match rate_to_repeat(&self.steps) {
             Some(rate_rps) => rate_rps,
+            // Without any response, the rate may be far too high for the target.
+            None if !self.steps.is_empty() && self.highest().is_none() => self.goal.min_rps,
             // The highest of the rates to choose from can be slightly above the limit.
             None => self.rates.next_rps().min(self.goal.max_rps),
         };
@@ -158,17 +160,30 @@ impl Search {
         })
     }
 
+    /// The highest rate with a response.
+    fn highest(&self) -> Option<f64> {
+        let lived = self.steps.iter().filter(|s| s.latency_ns.count > 0);
+        lived.map(|s| s.rate_rps).reduce(f64::max)
+    }
+
     /// Why further steps are useless: no request of this step succeeded, and its rate is not the
-    /// reason. Either no request has ever succeeded, or some did at this rate or a higher one.
+    /// reason. Either no request has ever succeeded, even at the lowest rate if requests were left
+    /// without a response; or some did at this rate or a higher one; or nothing listens any more.
     #[must_use]
     pub fn hopeless(&self, result: &LoadResult, rate_rps: f64) -> Option<String> {
         let counts = &result.counts;
         if counts.ok > 0 || counts.planned == 0 || result.interrupted {
             return None;
         }
-        let lived = self.steps.iter().filter(|s| s.latency_ns.count > 0);
-        let highest = lived.map(|s| s.rate_rps).reduce(f64::max);
-        if highest.is_some_and(|highest| rate_rps > highest) {
+        let left = counts.timeout > 0 || counts.in_flight > 0 || counts.not_sent > 0;
+        // A rate does not refuse connections.
+        let gone = result.errors.keys().eq([ErrorClass::ConnectRefused.key()]);
+        let highest = self.highest();
+        let may_be_the_rate = match highest {
+            Some(highest) => rate_rps > highest && !gone,
+            None => left && rate_rps > self.goal.min_rps,
+        };
+        if may_be_the_rate {
             return None;
         }
         let about = |f: &&Finding| matches!(f.reason, Reason::Errors | Reason::DrainCut);
@@ -375,7 +390,9 @@ mod tests {
         assert_eq!(search.hopeless(&result(1), 100.0), None);
         let mut hung = result(0);
         (hung.counts.error, hung.counts.in_flight) = (0, 10);
-        assert!(search.hopeless(&hung, 100.0).is_some());
+        // The rate may be too high for any response, unless it is the lowest.
+        assert_eq!(search.hopeless(&hung, 100.0), None);
+        assert!(search.hopeless(&hung, 10.0).is_some());
         // A rate that no step has reached may be what is wrong.
         let mut step = step(100.0, StepOutcome::Met);
         step.latency_ns.count = 9;
@@ -383,6 +400,62 @@ mod tests {
         assert_eq!(search.hopeless(&result(0), 200.0), None);
         let why = search.hopeless(&result(0), 100.0).unwrap();
         assert!(why.contains("although some did at 100 rps"), "{why}");
+        // Nothing listens any more.
+        let mut gone = result(0);
+        let refused = ErrorClass::ConnectRefused.key().to_owned();
+        gone.errors = [(refused, 10)].into();
+        let why = search.hopeless(&gone, 200.0).unwrap();
+        assert!(why.contains("although some did at 100 rps"), "{why}");
+        gone.errors.insert("timeout".to_owned(), 1);
+        assert_eq!(search.hopeless(&gone, 200.0), None);
+    }
+
+    /// Searches from 100 rps, with 1 rps as the lowest rate, on a server that is too busy with old
+    /// requests to respond in time to any at more than `capacity_rps`.
+    fn search_on(capacity_rps: f64) -> (Search, Option<String>) {
+        let mut search = Search::new(Goal {
+            objectives: vec![Objective::parse("errors<1%").unwrap()],
+            min_rps: 1.0,
+            step_ns: 2_000_000_000,
+            ..search_of(&[]).goal
+        });
+        let mode = Mode::Open {
+            rate_rps: 100.0,
+            arrivals: Default::default(),
+        };
+        let mut spec = LoadSpec::new(Vec::new(), mode, 1);
+        while !search.is_done() {
+            let rate_rps = search.prepare(&mut spec);
+            let mut r = result(if rate_rps > capacity_rps { 0 } else { 10 });
+            (r.counts.timeout, r.counts.error) = (r.counts.error, 0);
+            r.latency_ns.count = r.counts.ok;
+            let hopeless = search.hopeless(&r, rate_rps);
+            search.add(search.judge(&r, rate_rps).unwrap());
+            if hopeless.is_some() {
+                return (search, hopeless);
+            }
+        }
+        (search, None)
+    }
+
+    #[test]
+    fn a_server_that_is_too_slow_for_the_first_rate_is_measured_and_one_that_hangs_is_not() {
+        let (search, hopeless) = search_on(5.0);
+        assert_eq!(hopeless, None);
+        let found = search.found().unwrap();
+        assert!(found.low_rps < 5.5 && found.high_rps > 4.5, "{found:?}");
+        let (search, hopeless) = search_on(0.0);
+        let rates: Vec<f64> = search.steps().iter().map(|s| s.rate_rps).collect();
+        // Rates are on a grid.
+        let [first, lowest] = rates[..] else {
+            panic!("{rates:?}");
+        };
+        assert!((first - 100.0).abs() < 1.0 && lowest == 1.0, "{rates:?}");
+        assert!(
+            hopeless
+                .unwrap()
+                .starts_with("no request succeeded at 1 rps")
+        );
     }
 
     #[test]

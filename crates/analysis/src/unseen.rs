@@ -5,13 +5,15 @@ use tare_model::trial::Resources;
 use tare_model::verdict::{Finding, Grade, Reason};
 use tare_model::worker::Plane;
 
-/// A trial is invalid if the processes of the data plane used less CPU time than this for each request, in nanoseconds.
+/// A trial is invalid if the processes of the data plane used less CPU time than this for each
+/// request, in nanoseconds.
 const UNSEEN_NS_MIN: f64 = 100.0;
 /// Fewer requests are not judged by that.
 const UNSEEN_REQUESTS_MIN: u64 = 10;
 
-/// A finding for proxies that used almost no CPU time while they carried the load: then processes that are not sampled
-/// have done their work. A proxy needs several microseconds for each request, for its system calls alone.
+/// A finding for proxies that used almost no CPU time while they carried the load: then processes
+/// that are not sampled have done their work. A proxy needs several microseconds for each request,
+/// for its system calls alone.
 pub(crate) fn finding(resources: &Resources, load: &LoadResult) -> Option<Finding> {
     let plane = resources.planes.get(&Plane::DataPlane)?;
     let requests = load.service_time_ns.count;

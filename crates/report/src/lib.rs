@@ -20,7 +20,7 @@ mod text;
 mod words;
 
 pub use derived::{WriteError, summarise, write_clusters, write_derived};
-pub use history::{HistoryDir, HistoryError, render_badge};
+pub use history::{HistoryDir, HistoryError, entries_min, render_badge};
 pub use page::{
     Details, HistoryData, render_history_page, render_live, render_live_history_page, render_page,
     render_report,

@@ -301,8 +301,8 @@ fn damaged(error: &serde_json::Error) -> String {
     format!("{what}: {}", printable(&error.to_string()))
 }
 
-/// Returns the latencies by second of the generator's records and the first second with a failure, which must be complete and have the same
-/// result. Otherwise the trial is invalid, because what was measured is unknown.
+/// Reads the generator's records, which must be complete and have the same result: latencies by second, and the first
+/// second with a failure. Otherwise the trial is invalid, because what was measured is unknown.
 fn verify(dir: &Path, result: &mut TrialResult) -> Result<(Vec<Second>, Option<u32>), String> {
     let Some(load) = &result.load else {
         return Ok((Vec::new(), None));

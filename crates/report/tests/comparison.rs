@@ -132,6 +132,11 @@ fn one_block_exceeds_no_threshold_by_its_bound() {
             .filter(|t| t.result.trial.block == 0)
             .collect()
     };
+    // p99 exists, so that more responses would not help.
+    let found = compared(&one(1), &one(2), &["p99:+5%"]);
+    let text = render_comparison(&found, false);
+    assert!(text.contains("it needs at least 2 blocks"), "{text}");
+    assert!(!text.contains("responses in each trial"), "{text}");
     let found = compared(&one(1), &one(2), &["p50:+0%"]);
     let unchecked = |j: &Judged| j.result == ThresholdResult::NotChecked && j.found.is_none();
     assert!(found.thresholds.iter().all(unchecked));

@@ -4,12 +4,17 @@
 
 mod support;
 
+use std::path::Path;
+
 use support::trials;
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
+use tare_model::layout;
+use tare_model::load::Counts;
 use tare_model::plan::Plan;
+use tare_model::record::{LoadRecord, StreamChecksum};
 use tare_model::summary::Summary;
-use tare_model::trial::TrialResult;
+use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Finding, Grade, Reason, Verdict};
 use tare_report::{load_run, render_gate_markdown, render_report, render_table};
 use tare_stats::Histogram;
@@ -75,7 +80,7 @@ fn a_tenth_of_the_requests_is_in_the_first_line_with_its_class_and_second() {
     );
     let share = " %: connect_refused ";
     assert!(
-        text.contains(share) && text.contains(", the first 4 s into the window."),
+        text.contains(share) && text.contains(", the first one 4 s after the start of the window."),
         "{text}"
     );
     assert!(render_gate_markdown(&summary).is_none(), "no gate");
@@ -114,22 +119,70 @@ fn an_application_that_ended_has_no_cost_and_no_remedy_for_a_measurement() {
     assert!(!cell.unwrap().planes.values().any(per_krps));
 }
 
+/// Lets ten requests of each second from `since` on fail, in the records and the result of a trial.
+fn fail_since(trial: &Path, since: u32) {
+    let class = || "connect_refused".to_owned();
+    let fail = |counts: &mut Counts, n: u64| {
+        counts.ok -= n;
+        counts.error += n;
+    };
+    let text = std::fs::read_to_string(trial.join(layout::LOAD)).unwrap();
+    let (mut lines, mut checksum, mut failed) = (String::new(), StreamChecksum::default(), 0);
+    for line in text.lines() {
+        let mut record: LoadRecord = serde_json::from_str(line).unwrap();
+        match &mut record {
+            LoadRecord::Interval(interval) if interval.second >= since => {
+                fail(&mut interval.counts, 10);
+                fail(&mut interval.endpoints[0].counts, 10);
+                interval.errors.insert(class(), 10);
+                failed += 10;
+            }
+            LoadRecord::Final {
+                checksum: sum,
+                result,
+            } => {
+                fail(&mut result.counts, failed);
+                fail(&mut result.endpoints[0].counts, failed);
+                result.errors.insert(class(), failed);
+                *sum = checksum.hex();
+                let path = trial.join(layout::RESULT);
+                let stored = std::fs::read(&path).unwrap();
+                let mut stored: TrialResult = serde_json::from_slice(&stored).unwrap();
+                stored.load = Some((**result).clone());
+                support::write_json(&path, &stored);
+            }
+            _ => {}
+        }
+        let line = serde_json::to_string(&record).unwrap();
+        checksum.line(&line);
+        lines += &(line + "\n");
+    }
+    std::fs::write(trial.join(layout::LOAD), lines).unwrap();
+}
+
 #[test]
 fn the_page_begins_with_what_failed_and_reads_the_second_from_the_records() {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), &plan(), |result| {
         if is_envoy_at_400(result) {
-            let found = "web: did not become ready";
-            add(
-                result,
-                Finding::new(Grade::Invalid, Reason::NotStarted, found),
-            );
+            let finding = Finding::new(Grade::Suspect, Reason::Errors, "requests failed");
+            add(result, finding);
         }
     });
+    for spec in order(&plan()) {
+        if spec.mesh.name == "envoy" && spec.load.name == "400rps" {
+            let trial = dir.path().join(layout::TRIALS).join(spec.dir_name());
+            fail_since(&trial, 2 + spec.block);
+        }
+    }
     let run = load_run(dir.path()).unwrap();
+    assert_eq!(run.notes, Vec::<String>::new());
     let summary = tare_report::summarise(&run);
+    assert_eq!(summary.failures[0].since_s, Some(2));
     let page = render_report(&run, &summary);
-    let sentence = "Failed: envoy at 400 rps: in all 3 trials, web: did not become ready.";
+    // 8, 7 and 6 of 10 seconds in three trials of 4,000 requests.
+    let sentence = "Failed: envoy at 400 rps: in all 3 trials, 210 of 12,000 requests failed (1.75 %: connect_refused 210), \
+                    the first one 2 s after the start of the window.";
     let (at, answers) = (page.find(sentence), page.find("id=\"answers\""));
     assert!(at.is_some() && at < answers, "{at:?} {answers:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_model::graph::Application;
+use tare_model::graph::{Application, Command};
 use tare_model::mesh::{EnvoyProgram, Mesh};
 use tare_model::plan::{EnvironmentKind, Plan};
 
@@ -28,12 +28,14 @@ impl Places {
         }
     }
 
-    /// What prevents the start of the program of `of`.
-    fn program(&self, of: &str, program: &str, in_path: bool) -> Option<String> {
+    /// What prevents the start of the program of `of`. One without a slash is searched in `path`,
+    /// if there is one.
+    fn program(&self, of: &str, program: &str, path: Option<&[PathBuf]>) -> Option<String> {
         let found = self.directory.join(program);
         let is_name = !program.contains('/');
-        if is_name && in_path {
-            let missing = !self.path.iter().any(|dir| is_program(&dir.join(program)));
+        let in_dir = |dir: &PathBuf| self.directory.join(dir).join(program);
+        if let Some(path) = path.filter(|_| is_name) {
+            let missing = !path.iter().any(|dir| is_program(&in_dir(dir)));
             let hint = match is_program(&found) {
                 true => format!(
                     "; for the file in {}, write ./{program}",
@@ -54,12 +56,25 @@ impl Places {
                 self.directory.display()
             ),
         };
-        let mut on_path = self.path.iter().map(|dir| dir.join(program));
+        let mut on_path = self.path.iter().map(in_dir);
         let hint = match on_path.find(|p| is_name && is_program(p)) {
             Some(other) => format!("; for the one on the PATH, write {}", other.display()),
             None => "; a relative path starts at the directory in which tare runs".to_owned(),
         };
         Some(format!("{of}: {what}{hint}"))
+    }
+
+    /// What prevents the start of a program of the user, which may have a PATH of its own.
+    fn command(&self, of: &str, command: &Command) -> Option<String> {
+        let program = command.run.first()?;
+        let own = command.env.get("PATH");
+        // With a place in its path, it is known only when the service starts.
+        let has_place = |text: &String| text.contains('{');
+        if has_place(program) || (!program.contains('/') && own.is_some_and(has_place)) {
+            return None;
+        }
+        let own: Option<Vec<PathBuf>> = own.map(|own| std::env::split_paths(own).collect());
+        self.program(of, program, Some(own.as_ref().unwrap_or(&self.path)))
     }
 }
 
@@ -73,14 +88,12 @@ pub fn missing(plan: &Plan, places: &Places) -> Vec<String> {
     for workload in plan.workloads() {
         let graph = &workload.graph;
         for service in &graph.services {
-            let program = service.command.as_ref().and_then(|c| c.run.first());
-            // Its place is known only when the service starts.
-            let program = program.filter(|p| !p.contains('{'));
             let of = format!(
                 "the program of the service `{}` of {}",
                 service.name, graph.name
             );
-            found.extend(program.and_then(|p| places.program(&of, p, true)));
+            let command = service.command.as_ref();
+            found.extend(command.and_then(|c| places.command(&of, c)));
         }
         found.extend(
             graph
@@ -97,8 +110,8 @@ pub fn missing(plan: &Plan, places: &Places) -> Vec<String> {
 fn of_mesh(mesh: &Mesh, places: &Places) -> Option<String> {
     let of = format!("the program of the mesh `{}`", mesh.name);
     match (&mesh.exec, &mesh.settings.envoy) {
-        (Some(exec), _) => places.program(&of, exec.program(), false),
-        (None, Some(EnvoyProgram::Path(path))) => places.program(&of, path, false),
+        (Some(exec), _) => places.program(&of, exec.program(), None),
+        (None, Some(EnvoyProgram::Path(path))) => places.program(&of, path, None),
         (None, _) => None,
     }
 }
@@ -211,6 +224,29 @@ meshes: bare
             assert_eq!(all.len(), 1, "{all:?}");
             assert!(all[0].starts_with(&format!("{name}{found}")), "{all:?}");
         }
+    }
+
+    #[test]
+    fn a_program_with_a_path_of_its_own_is_searched_there() {
+        let of = |path: &str| {
+            let own = format!("{{run: [PROGRAM, \"{{port}}\"], env: {{PATH: \"{path}\"}}}}");
+            let shop = SHOP.replace("{run: [PROGRAM, \"{port}\"]}", &own);
+            missing_for(&shop.replace("PROGRAM", "sh"), "")
+        };
+        // The PATH of tare has no `sh` here.
+        assert_eq!(missing_for(&SHOP.replace("PROGRAM", "sh"), "").len(), 1);
+        assert!(of("/nowhere:/bin").is_empty());
+        assert!(of("/opt/{instance}/bin").is_empty(), "known later");
+        let all = of("/nowhere");
+        assert!(
+            all[0].ends_with("found no program \"sh\" on the PATH"),
+            "{all:?}"
+        );
+        let there = SHOP.replace(
+            "PROGRAM, \"{port}\"]",
+            "there, \"{port}\"], env: {PATH: bin}",
+        );
+        assert!(missing_for(&there, "").is_empty(), "a relative directory");
     }
 
     #[test]

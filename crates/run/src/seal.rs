@@ -23,16 +23,19 @@ pub(crate) fn list(dir: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Checks the files below a folder against its list. A folder without a list is of an older version of tare: then only
-/// the files must be there that every trial has.
+/// Checks the files below a folder against its list. If the trials of the run have no lists, they
+/// are of an older version of tare: then only the files must be there that every trial has.
 ///
 /// # Errors
 /// What is missing or damaged.
-pub(crate) fn check(dir: &Path) -> Result<(), String> {
+pub(crate) fn check(dir: &Path, run_has_lists: bool) -> Result<(), String> {
     let list = match tare_files::read_text(&dir.join(layout::FILES), DOCUMENT_BYTES_MAX) {
         Ok(list) => list,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return has_all(dir),
-        Err(error) => return Err(format!("{}: {error}", layout::FILES)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(format!("{}: {error}", layout::FILES));
+        }
+        Err(_) if run_has_lists => return Err(format!("{} is missing", layout::FILES)),
+        Err(_) => return has_all(dir),
     };
     let listed: Option<BTreeMap<&str, &str>> = list
         .lines()
@@ -94,19 +97,19 @@ mod tests {
         names.iter().for_each(|name| write(name, "first"));
         let sealed = list(dir.path()).unwrap();
         write(layout::FILES, &sealed);
-        assert_eq!(check(dir.path()), Ok(()));
+        assert_eq!(check(dir.path(), true), Ok(()));
         for name in names {
             write(name, "firsT");
-            assert_eq!(check(dir.path()), Err(format!("{name} is damaged")));
+            assert_eq!(check(dir.path(), true), Err(format!("{name} is damaged")));
             fs::remove_file(dir.path().join(name)).unwrap();
-            assert_eq!(check(dir.path()), Err(format!("{name} is missing")));
+            assert_eq!(check(dir.path(), true), Err(format!("{name} is missing")));
             write(name, "first");
-            assert_eq!(check(dir.path()), Ok(()));
+            assert_eq!(check(dir.path(), true), Ok(()));
         }
         for damaged in ["", "x", &sealed[..sealed.len() - 1], &sealed[..80]] {
             write(layout::FILES, damaged);
             let found = Err(format!("{} is damaged", layout::FILES));
-            assert_eq!(check(dir.path()), found, "{damaged}");
+            assert_eq!(check(dir.path(), true), found, "{damaged}");
         }
     }
 
@@ -116,10 +119,12 @@ mod tests {
         let all = [layout::TRIAL, layout::LOAD, layout::AGENT, layout::EVENTS];
         all.iter()
             .for_each(|name| fs::write(dir.path().join(name), "").unwrap());
-        assert_eq!(check(dir.path()), Ok(()));
+        assert_eq!(check(dir.path(), false), Ok(()));
+        let found = Err(format!("{} is missing", layout::FILES));
+        assert_eq!(check(dir.path(), true), found);
         for name in all {
             fs::remove_file(dir.path().join(name)).unwrap();
-            assert_eq!(check(dir.path()), Err(format!("{name} is missing")));
+            assert_eq!(check(dir.path(), false), Err(format!("{name} is missing")));
             fs::write(dir.path().join(name), "").unwrap();
         }
     }

@@ -16,7 +16,7 @@ use tare_model::layout::{self, RunManifest};
 use tare_model::limits::JSON_BYTES_MAX;
 use tare_model::overload::FoundCapacities;
 use tare_model::plan::Plan;
-use tare_model::trial::{Event, EventKind, TrialResult, TrialSpec};
+use tare_model::trial::{self, Event, EventKind, TrialResult, TrialSpec};
 
 use crate::now::event;
 use crate::seal;
@@ -127,6 +127,8 @@ pub struct RunDir {
     manifest: RunManifest,
     /// What was found when the run was opened again, for messages.
     found: Vec<String>,
+    /// Whether the trials have lists of their files. Those of older versions of tare have none.
+    has_lists: bool,
     /// Trials whose files were checked.
     checked: RefCell<BTreeSet<PathBuf>>,
     _lock: File,
@@ -162,6 +164,7 @@ impl RunDir {
             path: path.to_owned(),
             manifest,
             found: Vec::new(),
+            has_lists: true,
             checked: RefCell::default(),
             _lock: lock,
         })
@@ -199,33 +202,57 @@ impl RunDir {
             path: path.to_owned(),
             manifest,
             found: Vec::new(),
+            has_lists: false,
             checked: RefCell::default(),
             _lock: lock,
         };
         let trials = run.path.join(layout::TRIALS);
         fs::create_dir_all(&trials).map_err(io_error("create", &trials))?;
-        for trials in [trials, run.path.join(layout::PROFILES).join(layout::TRIALS)] {
-            if trials.is_dir() {
-                run.look_into(&trials)?;
-            }
-        }
+        run.remove_unfinished(&trials)?;
+        run.remove_unfinished(&run.path.join(layout::PROFILES).join(layout::TRIALS))?;
+        run.check_finished()?;
         Ok(run)
     }
 
-    /// Removes the unfinished trials of a folder, and notes those whose files are missing or damaged.
-    fn look_into(&mut self, trials: &Path) -> Result<(), StoreError> {
-        let mut names = names(trials)?;
+    /// Removes the unfinished trials of a folder.
+    fn remove_unfinished(&mut self, trials: &Path) -> Result<(), StoreError> {
+        let mut names = match trials.is_dir() {
+            true => names(trials)?,
+            false => Vec::new(),
+        };
+        names.retain(|name| name.starts_with(layout::PARTIAL_PREFIX));
         names.sort();
-        for name in names {
-            let dir = trials.join(&name);
-            if name.starts_with(layout::PARTIAL_PREFIX) {
-                fs::remove_dir_all(&dir).map_err(io_error("remove", &dir))?;
-                let words = format!("removed {}, an unfinished trial", dir.display());
-                self.found.push(words);
-            } else if let Err(found) = seal::check(&dir) {
+        for dir in names.iter().map(|name| trials.join(name)) {
+            fs::remove_dir_all(&dir).map_err(io_error("remove", &dir))?;
+            let words = format!("removed {}, an unfinished trial", dir.display());
+            self.found.push(words);
+        }
+        Ok(())
+    }
+
+    /// Notes the finished trials whose files are missing or damaged. Trials of an older version get
+    /// the lists of their files: the next ones will have some.
+    fn check_finished(&mut self) -> Result<(), StoreError> {
+        let plan = &self.manifest.plan;
+        let attempts = (0..plan.repeats).flat_map(|block| {
+            let attempts = 0..=plan.reruns;
+            attempts.flat_map(move |attempt| trial::block_order(plan, block, attempt))
+        });
+        let specs = attempts.chain(trial::profile_order(plan));
+        let mut dirs: Vec<PathBuf> = specs.map(|spec| self.dir(&spec)).collect();
+        dirs.retain(|dir| dir.exists());
+        let had_lists = dirs.iter().any(|dir| dir.join(layout::FILES).exists());
+        self.has_lists = true;
+        for dir in dirs {
+            if let Err(found) = seal::check(&dir, had_lists) {
                 let words = format!("{} will be repeated: {found}", dir.display());
                 self.found.push(words);
+                continue;
             }
+            if !had_lists {
+                write_list(&dir)?;
+            }
+            self.checked.get_mut().insert(dir);
         }
         Ok(())
     }
@@ -245,11 +272,14 @@ impl RunDir {
         write_json(&self.path.join(layout::RUN), &self.manifest)
     }
 
-    /// Adds a note to the manifest.
+    /// Adds a note to the manifest, unless it has it.
     ///
     /// # Errors
     /// When the manifest cannot be written.
     pub fn note(&mut self, note: String) -> Result<(), StoreError> {
+        if self.manifest.notes.contains(&note) {
+            return Ok(());
+        }
         self.manifest.notes.push(note);
         write_json(&self.path.join(layout::RUN), &self.manifest)
     }
@@ -337,13 +367,18 @@ impl RunDir {
         }
     }
 
+    /// The folder of a finished trial.
+    fn dir(&self, trial: &TrialSpec) -> PathBuf {
+        self.trials(trial).join(trial.dir_name())
+    }
+
     fn stored(&self, trial: &TrialSpec) -> Option<TrialResult> {
-        let dir = self.trials(trial).join(trial.dir_name());
+        let dir = self.dir(trial);
         let bytes = tare_files::read(&dir.join(layout::RESULT), JSON_BYTES_MAX).ok()?;
         let result: TrialResult = serde_json::from_slice(&bytes).ok()?;
         result.check_windows().ok()?;
         if !self.checked.borrow().contains(&dir) {
-            seal::check(&dir).ok()?;
+            seal::check(&dir, self.has_lists).ok()?;
             self.checked.borrow_mut().insert(dir);
         }
         Some(result)
@@ -375,7 +410,7 @@ impl RunDir {
             load: Lines::open(path.join(layout::LOAD))?,
             agent: Lines::open(path.join(layout::AGENT))?,
             events: Lines::open(path.join(layout::EVENTS))?,
-            target: trials.join(trial.dir_name()),
+            target: self.dir(trial),
             path,
             kept: false,
         })
@@ -504,8 +539,7 @@ impl TrialWriter {
             lines.sync()?;
         }
         write_json(&self.path.join(layout::RESULT), result)?;
-        let files = seal::list(&self.path).map_err(io_error("read", &self.path))?;
-        write_atomically(&self.path.join(layout::FILES), files.as_bytes())?;
+        write_list(&self.path)?;
         if self.target.exists() {
             // Remove an earlier attempt that failed before measurement.
             fs::remove_dir_all(&self.target).map_err(io_error("replace", &self.target))?;
@@ -528,6 +562,12 @@ impl Drop for TrialWriter {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Writes the list of the files of a trial.
+fn write_list(dir: &Path) -> Result<(), StoreError> {
+    let files = seal::list(dir).map_err(io_error("read", dir))?;
+    write_atomically(&dir.join(layout::FILES), files.as_bytes())
 }
 
 fn lock(path: &Path) -> Result<File, StoreError> {

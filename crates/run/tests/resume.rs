@@ -83,10 +83,8 @@ fn a_trial_is_repeated_whichever_of_its_files_is_missing_or_damaged() {
         for damage in damages {
             damage();
             let is_changed = std::fs::read(&path).ok().as_ref() != Some(&whole);
-            // Without the list of digests, a trial is as those of older versions.
-            let is_list = *name == Path::new("files.sha256");
             let run = RunDir::resume(dir.path()).unwrap();
-            let expected = u32::from(is_changed && (path.exists() || !is_list));
+            let expected = u32::from(is_changed);
             assert_eq!(missing(&run), expected, "{}", name.display());
             assert_eq!(run.found().len() as u32, expected, "{:?}", run.found());
             drop(run);
@@ -104,6 +102,50 @@ fn a_trial_is_repeated_whichever_of_its_files_is_missing_or_damaged() {
     drop(run);
     let run = RunDir::resume(dir.path()).unwrap();
     assert_eq!((missing(&run), run.found().len()), (0, 0));
+}
+
+#[test]
+fn the_trials_of_an_older_version_get_their_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    tare_fake::run_text(dir.path(), PLAN, &[]);
+    let specs = order(&RunDir::resume(dir.path()).unwrap().manifest().plan);
+    let list = |at: usize| {
+        let trial = dir.path().join("trials").join(specs[at].dir_name());
+        trial.join("files.sha256")
+    };
+    let lists = [0, 1, 2, 3].map(|at| std::fs::read(list(at)).unwrap());
+    (0..4).for_each(|at| std::fs::remove_file(list(at)).unwrap());
+    for _ in 0..2 {
+        let run = RunDir::resume(dir.path()).unwrap();
+        assert_eq!((missing(&run), run.found()), (0, &[][..]));
+        drop(run);
+        let again = [0, 1, 2, 3].map(|at| std::fs::read(list(at)).unwrap());
+        assert_eq!(again, lists);
+    }
+    std::fs::remove_file(list(1)).unwrap();
+    let run = RunDir::resume(dir.path()).unwrap();
+    assert_eq!(missing(&run), 1);
+    assert!(
+        run.found()[0].ends_with("files.sha256 is missing"),
+        "{:?}",
+        run.found()
+    );
+}
+
+#[test]
+fn what_is_no_trial_of_the_plan_is_left_alone_and_a_note_is_added_once() {
+    let dir = tempfile::tempdir().unwrap();
+    tare_fake::run_text(dir.path(), PLAN, &[]);
+    let stray = dir.path().join("trials/notes.txt");
+    std::fs::write(&stray, "mine").unwrap();
+    std::fs::create_dir(dir.path().join("trials/other")).unwrap();
+    for _ in 0..2 {
+        let mut run = RunDir::resume(dir.path()).unwrap();
+        assert_eq!((missing(&run), run.found()), (0, &[][..]));
+        run.note("on a laptop".to_owned()).unwrap();
+        assert_eq!(run.manifest().notes, ["on a laptop"]);
+    }
+    assert!(stray.exists());
 }
 
 #[test]

@@ -132,9 +132,12 @@ impl<'a> Fit<'a> {
                 (from, to) if to == len => from + SEAM..len,
                 (from, to) => from + SEAM..to - SEAM,
             };
+            // One point more: the window before this one may place a change at the seam one point
+            // later, and thus not find it among its own.
+            let reach = own.start.saturating_sub(1)..own.end;
             let starts = found.starts.iter().map(|start| from + start);
             fit.starts
-                .extend(starts.filter(|start| own.contains(start)));
+                .extend(starts.filter(|start| reach.contains(start)));
             for at in own {
                 fit.is_outlier[at] = found.is_outlier[at - from];
                 fit.noise[at] = noise;

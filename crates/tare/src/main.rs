@@ -53,7 +53,7 @@ The help of every command, generated from the source code.
 | exit code | meaning |
 |---|---|
 | 0 | success |
-| 1 | an objective is missed, a threshold is exceeded, or a gate found a regression |
+| 1 | an objective is missed, a threshold is exceeded, a gate found a regression, a history is worse, or every request of a search failed |
 | 2 | invalid command line, plan or specification, or a missing requirement |
 | 3 | the run or the measurement is invalid |
 | 4 | `tare gate` could not decide within its budget |

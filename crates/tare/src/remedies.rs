@@ -198,7 +198,7 @@ fn every_option_that_a_message_names_is_one_of_the_command_that_prints_it() {
     let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut files = Vec::new();
     for name in [
-        "model", "analysis", "load", "workload", "run", "report", "tare",
+        "files", "model", "analysis", "load", "workload", "run", "report", "tare",
     ] {
         sources(&crates.join(name).join("src"), &mut files);
     }

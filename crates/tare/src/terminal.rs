@@ -15,7 +15,7 @@ use tare_model::text::{is_hidden, printable};
 #[derive(Debug)]
 pub(crate) struct Shown<W> {
     to: W,
-    /// Whether the colours and styles of tare's own tables pass.
+    /// Whether the styles of tare's own tables pass.
     styles: bool,
 }
 
@@ -57,23 +57,30 @@ fn shown(text: &str, styles: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Length in bytes of the colour or style at the start of `text` (SGR: ESC `[`, digits, `m`), or 0.
+/// The styles that tare writes. Others, such as hidden text, come from outside.
+const STYLES: [&str; 6] = [
+    "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m",
+];
+
+/// Length in bytes of the style at the start of `text`, or 0.
 fn style_length(text: &str) -> usize {
-    let Some(code) = text.strip_prefix("\x1b[") else {
-        return 0;
-    };
-    let digits = code.bytes().take_while(u8::is_ascii_digit).count();
-    match (digits, code.as_bytes().get(digits)) {
-        (0..=2, Some(b'm')) => "\x1b[".len() + digits + "m".len(),
-        _ => 0,
-    }
+    let style = STYLES.iter().find(|style| text.starts_with(**style));
+    style.map_or(0, |style| style.len())
 }
 
 /// Standard output for text.
 pub(crate) fn out() -> Shown<StdoutLock<'static>> {
     Shown {
         to: io::stdout().lock(),
+        styles: false,
+    }
+}
+
+/// Standard output for tare's own tables, which have styles on a terminal.
+pub(crate) fn styled_out() -> Shown<StdoutLock<'static>> {
+    Shown {
         styles: has_colours(),
+        ..out()
     }
 }
 
@@ -121,10 +128,10 @@ mod tests {
         let escaped = "a\\u{1b}]0;title\\u{7}b\\u{1b}[2Jc\\u{d}\\u{202e}d\\u{9b}31m\te\n";
         assert_eq!(shown(hostile, false), escaped);
         assert_eq!(shown(hostile, true), escaped);
-        let table = "\x1b[1mmesh\x1b[0m \x1b[mx\x1b[123m\x1b[1;31m\x1b[";
+        let table = "\x1b[1mmesh\x1b[0m \x1b[mx\x1b[8m\x1b[7m\x1b[123m\x1b[1;31m\x1b[";
         assert_eq!(
             shown(table, true),
-            "\x1b[1mmesh\x1b[0m \x1b[mx\\u{1b}[123m\\u{1b}[1;31m\\u{1b}["
+            "\x1b[1mmesh\x1b[0m \\u{1b}[mx\\u{1b}[8m\\u{1b}[7m\\u{1b}[123m\\u{1b}[1;31m\\u{1b}["
         );
         assert!(!shown(table, false).contains('\x1b'));
         assert!(matches!(shown("Größe\t1 µs\n", false), Cow::Borrowed(_)));

@@ -55,6 +55,26 @@ fn result(summary: &Summary) -> &GateResult {
 }
 
 #[test]
+fn results_may_be_written_into_the_new_run_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |junit: &str| {
+        let mut command = Command::new(support::TARE);
+        command.args(["gate", "--reference", "envoy", "--candidate", "none"]);
+        command.args(["--out", "./gate", "--junit", junit]);
+        let output = command.current_dir(dir.path()).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for junit in ["gate/gate.xml", "./gate/gate.xml"] {
+        let error = refused(junit);
+        assert!(
+            error.contains("none") && !error.contains("--junit"),
+            "{error}"
+        );
+    }
+    assert!(refused("other/gate.xml").starts_with("tare: --junit: cannot write"));
+}
+
+#[test]
 fn an_equal_candidate_passes_at_the_first_look() {
     let dir = tempfile::tempdir().unwrap();
     let summary = run(dir.path(), gate("envoy", "envoy"));

@@ -128,7 +128,7 @@ fn a_step_is_recent_then_lasting_and_an_annotation_silences_it() {
         let change = &of_envoy(&all).changes[0];
         assert_eq!(change.silent, silent);
         assert_eq!(change.note.as_deref(), Some("new HTTP codec"));
-        assert_eq!(render_badge(&all).contains("steady"), silent);
+        assert_eq!(render_badge(&entries, &all).contains("steady"), silent);
     }
 }
 
@@ -176,8 +176,8 @@ fn a_change_that_recovered_stays_found_and_is_no_longer_open() {
         }
     }
     let badge = |levels: &[(f64, u64)]| {
-        let all = series(&entries_of(levels), &[], &Margins::default(), TODAY);
-        render_badge(&all)
+        let entries = entries_of(levels);
+        render_badge(&entries, &series(&entries, &[], &Margins::default(), TODAY))
     };
     assert!(badge(&[(0.0, 15), (worse, 4), (0.0, 8)]).contains("steady"));
     assert!(badge(&[(0.0, 15), (worse, 4), (worse / 2.0, 8)]).contains("1 change"));
@@ -200,7 +200,7 @@ fn a_change_is_recent_only_while_it_is_and_open_until_it_is_accepted() {
         let all = series(&entries, annotations, &Margins::default(), TODAY);
         (
             of_envoy(&all).open.is_some(),
-            render_badge(&all).contains("1 change"),
+            render_badge(&entries, &all).contains("1 change"),
         )
     };
     let accepted = Annotation {
@@ -235,27 +235,46 @@ fn few_entries_are_not_called_steady() {
         let text = render_history(entries, &all, false).replace("\n  ", " ");
         (
             text,
-            render_badge(&all),
+            render_badge(entries, &all),
             render_history_page(entries, &all, &[]),
         )
     };
     let (text, badge, page) = words(&entries);
     for text in [&text, &page] {
-        assert!(text.contains("Entries: 11. They are too few"), "{text}");
+        let words = "Entries: 11. With fewer than 13 entries, only large changes can be found.";
+        assert!(text.contains(words), "{text}");
         assert!(text.contains("memory of envoy x1.06"), "{text}");
     }
     assert!(badge.contains("too few entries"));
     assert!(!page.contains(">steady<") && page.contains(">no change found<"));
     let (text, badge, page) = words(&entries_of(&[(0.0, 13)]));
-    assert!(!text.contains("too few"), "{text}");
+    assert!(!text.contains("fewer than"), "{text}");
     assert!(badge.contains("steady") && page.contains(">steady<"));
+    // A mesh that was added later has fewer entries than the history.
+    let mut entries = entries_of(&[(0.0, 20)]);
+    for entry in &mut entries[16..] {
+        let mut later = entry.variants[1].clone();
+        later.name = "envoy/mtls".to_owned();
+        entry.variants.push(later);
+    }
+    let (text, badge, page) = words(&entries);
+    for text in [&text, &page] {
+        let words = "Entries of envoy/mtls: 4. With fewer than 13 entries,";
+        assert!(text.contains(words), "{text}");
+    }
+    assert!(badge.contains("too few entries"), "{badge}");
+    assert!(!page.contains(">steady<"), "{page}");
 }
 
 /// Runs `tare history` on entries and annotations: exit code, standard output, standard error.
 fn history(entries: &[HistoryEntry], annotations: &str, more: &[&str]) -> (i32, String, String) {
     let dir = tempfile::tempdir().unwrap();
+    let folder = HistoryDir::folder(dir.path());
+    std::fs::create_dir(&folder).unwrap();
     for entry in entries {
-        HistoryDir::add(dir.path(), entry).unwrap();
+        // Not `add`, which refuses invalid entries.
+        let text = serde_json::to_string(entry).unwrap();
+        std::fs::write(folder.join(format!("{}.json", entry.id)), text).unwrap();
     }
     std::fs::write(dir.path().join("annotations.yaml"), annotations).unwrap();
     let mut command = Command::new(support::TARE);
@@ -273,10 +292,13 @@ fn history_fails_on_a_change_that_nobody_accepted() {
     let slow = entries_of(&[(0.0, 12), (worse, 5)]);
     let (code, _, errors) = history(&slow, "", &fail);
     assert_eq!(code, 1, "{errors}");
-    assert!(
-        errors.contains("p50 of envoy at 60rps is worse"),
-        "{errors}"
-    );
+    for words in [
+        "p50 of envoy at 60rps is x1.2",
+        " of its best level before, since build build-12 (plan patrol, host host); to accept it, add \
+         `- {build: build-12, note: ..., accepted: true}` to ",
+    ] {
+        assert!(errors.contains(words), "{errors}");
+    }
     assert_eq!(history(&slow, "", &[]).0, 0);
     let (code, ..) = history(&slow, "- {build: build-12, note: a, accepted: true}", &fail);
     assert_eq!(code, 0);
@@ -332,6 +354,18 @@ fn an_entry_that_cannot_be_is_skipped_with_its_place_and_the_others_are_shown() 
         assert!(errors.contains(&words), "{errors}");
     }
     assert!(shown.contains("build-0") && shown.contains("build-5") && !shown.contains("build-3"));
+}
+
+#[test]
+fn an_entry_that_would_be_skipped_is_not_added() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = entry(1, "host", 1.0);
+    let figure = one.variants[1].figures[0].clone();
+    one.variants[1].figures.push(figure);
+    let error = HistoryDir::add(dir.path(), &one).unwrap_err().to_string();
+    let found = "variants[1].figures[1]: found p50 at `60rps` twice, expected it once";
+    assert_eq!(error, format!("cannot add the entry host-1: {found}"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]

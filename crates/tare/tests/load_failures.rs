@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tare_model::load::LoadResult;
 use tare_model::verdict::Grade;
 
@@ -28,6 +29,52 @@ fn result(server: SocketAddr, args: &[&str]) -> (LoadResult, Option<i32>) {
     let result: LoadResult = serde_json::from_slice(&output.stdout).unwrap();
     assert!(result.counts.identity_holds(), "{:?}", result.counts);
     (result, output.status.code())
+}
+
+#[test]
+fn styles_from_outside_are_escaped_on_a_terminal() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = listener.local_addr().unwrap();
+    drop(listener);
+    let args = ["--rate", "50", "--output", "json"];
+    let output = tare_load(nobody, &args).stdout;
+    let text = String::from_utf8(output).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("result.json");
+    let hostile = text.replace("connect_refused", "\\u001b[8mhidden");
+    assert_ne!(hostile, text);
+    std::fs::write(&file, hostile).unwrap();
+    let on_a_terminal = "import pty, sys; pty.spawn(sys.argv[1:])";
+    let shown = Command::new("python3")
+        .args(["-c", on_a_terminal, support::TARE, "merge"])
+        .arg(file)
+        .output();
+    let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+    assert!(shown.contains("\\u{1b}[8mhidden"), "{shown}");
+    assert!(!shown.contains('\x1b'), "{shown}");
+}
+
+#[test]
+fn results_are_saved_although_they_cannot_be_printed() {
+    let server = support::serve(|_, stream| stream.write_all(OK).is_ok());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("result.json");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut load = Command::new(support::TARE);
+    let url = format!("http://{server}/");
+    load.args(["load", &url, "--rate", "50", "--duration", "60s"]);
+    load.args(["--save", &format!("json={}", file.display())]);
+    let mut load = load.stdout(full.unwrap()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = Pid::from_child(&load);
+    // Both the kernel and the shell send it when a terminal is closed.
+    for _ in 0..2 {
+        kill_process(pid, Signal::HUP).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(load.wait().unwrap().code(), Some(2));
+    let saved: LoadResult = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert!(saved.interrupted && saved.counts.ok > 0, "{saved:?}");
 }
 
 #[test]

@@ -156,6 +156,9 @@ fn a_closed_terminal_ends_the_run_and_all_processes() {
     let dir = tempfile::tempdir().unwrap();
     write_proxies(dir.path());
     let mut run = start_long_run(dir.path());
+    // The kernel sends it and the shell, shortly after one another.
+    signal("HUP", run.id());
+    std::thread::sleep(Duration::from_millis(20));
     signal("HUP", run.id());
     assert_eq!(run.wait().unwrap().code(), Some(130));
     assert_eq!(left_behind(dir.path()), Vec::<String>::new());

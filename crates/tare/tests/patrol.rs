@@ -33,11 +33,56 @@ fn a_patrol_is_about_one_build() {
         let output = patrol(dir.path()).args(wrong).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
     }
-    let two_runs = ["patrol", "--run-url", "https://ci.example/report.html"];
-    let output = patrol(dir.path()).args(two_runs).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("found no {run} in --run-url"), "{errors}");
+    let own = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let same_load = own("same.yaml", "meshes: [bare]\nload: {rate: 50}\n");
+    let same_name = own(
+        "again.yaml",
+        "name: short\nmeshes: [bare]\nload: {rate: 51}\n",
+    );
+    let no_program = "
+mesh_files: [proxy.yaml]
+meshes: [bare, proxy]
+load: {rate: 52}
+";
+    own(
+        "proxy.yaml",
+        "name: proxy\ndata_plane: exec\nexec: {command: [./none, '{listen}', '{upstream}']}\n",
+    );
+    let no_program = own("unready.yaml", no_program);
+    let long_name = |letter: &str, rate: u32| {
+        let name = format!("{}.yaml", letter.repeat(64));
+        own(&name, &format!("meshes: [bare]\nload: {{rate: {rate}}}\n"))
+    };
+    let (long, longer) = (long_name("l", 53), long_name("m", 54));
+    let build = "b".repeat(100);
+    let address = format!("https://ci.example/{{run}}/{}", "a".repeat(2_000));
+    let one_address = "https://ci.example/report.html";
+    for (more, found) in [
+        (
+            vec!["patrol", "--run-url", one_address],
+            "found no {run} in --run-url",
+        ),
+        (
+            vec![&same_load],
+            "found the load 50rps in the plans short and same",
+        ),
+        (vec![&same_name], "found two plans named short"),
+        (vec![&no_program], "the plan unready cannot run"),
+        (
+            vec![&long, &longer, "--build", &build],
+            "id: found 256 characters",
+        ),
+        (vec!["--run-url", &address], "runs: found 2"),
+    ] {
+        let output = patrol(dir.path()).args(&more).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {errors}");
+        assert!(errors.contains(found), "{more:?}: {errors}");
+    }
     assert!(!dir.path().join("runs").exists() && !dir.path().join("history").exists());
 }
 
@@ -91,16 +136,22 @@ fn a_patrol_starts_anew_beside_runs_that_it_cannot_use() {
         std::fs::create_dir_all(&run).unwrap();
         std::fs::write(run.join("run.json"), "{").unwrap();
     }
+    // The start of this one was cut off.
+    std::fs::create_dir_all(dir.path().join("runs/short-build-1-3/trials")).unwrap();
     let mut command = named(dir.path());
     let output = command.args(["--set", "repeats=1"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
     assert_eq!(
-        errors.matches("this patrol starts anew").count(),
+        errors
+            .matches("run.json is damaged; this patrol starts anew")
+            .count(),
         2,
         "{errors}"
     );
-    let run = dir.path().join("runs/short-build-1-3/run.json");
+    let words = "short-build-1-3: it contains no run; this patrol starts anew";
+    assert!(errors.contains(words), "{errors}");
+    let run = dir.path().join("runs/short-build-1-4/run.json");
     assert!(run.is_file(), "{errors}");
     // A run of another plan does not stop the next night, either.
     let mut command = named(dir.path());
@@ -131,8 +182,12 @@ fn a_killed_patrol_continues_and_adds_one_entry() {
     first.kill().unwrap();
     first.wait().unwrap();
     assert_eq!(entries(dir.path()), [] as [PathBuf; 0]);
+    let partial = dir.path().join("runs/short-build-1/trials/.partial-x");
+    std::fs::create_dir_all(partial).unwrap();
     let output = named(dir.path()).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let removed = ".partial-x, an unfinished trial";
+    assert_eq!(errors.matches(removed).count(), 1, "{errors}");
     assert_eq!(trials(dir.path()), 8, "{errors}");
     // On a busy machine, the run can be invalid. Then no entry is added.
     if output.status.code() == Some(3) {

@@ -22,17 +22,19 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The failure of a search that ends after its first step.
-fn failure(url: &str, min_rate: &[&str]) -> String {
+/// The failure of a search that ends after these steps, of which none has a response.
+fn failure(url: &str, min_rate: &[&str], rates: &[f64]) -> String {
     let search = ["search", url, "--slo", "p99<1s", "--step-duration", "200ms"];
     let limits = ["--pause", "10ms", "--budget", "20s", "--connections", "8"];
     let json = ["--output", "json"];
     let output = tare(&[&search[..], &limits, &json, min_rate].concat());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let result: SearchResult = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((result.steps.len(), result.ended), (1, SearchEnd::Failed));
-    let limit = match min_rate {
-        [] => SearchLimit::Unknown,
+    // Rates are on a grid.
+    let found: Vec<f64> = result.steps.iter().map(|s| s.rate_rps.round()).collect();
+    assert_eq!((&found[..], result.ended), (rates, SearchEnd::Failed));
+    let limit = match (min_rate, rates) {
+        ([], [_]) => SearchLimit::Unknown,
         _ => SearchLimit::MinRate,
     };
     assert_eq!((result.limit, result.found), (limit, None));
@@ -46,8 +48,8 @@ fn a_search_against_a_target_that_fails_every_request_ends_with_the_class() {
     let unavailable = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
     let server = serve(|_, stream| stream.write_all(unavailable).is_ok());
     let url = format!("http://{server}/");
-    for min_rate in [&[][..], &["--min-rate", "50"]] {
-        let found = failure(&url, min_rate);
+    for (min_rate, rate) in [(&[][..], 100.0), (&["--min-rate", "50"][..], 50.0)] {
+        let found = failure(&url, min_rate, &[rate]);
         assert!(
             found.contains("status5xx ") && found.contains("status 503 "),
             "{found}"
@@ -66,18 +68,20 @@ fn a_search_against_a_target_that_fails_every_request_ends_with_the_class() {
         text.contains("status 503 ") && !text.contains("slower than"),
         "{text}"
     );
+    assert!(text.ends_with("add --min-rate 1\n"), "{text}");
     let server = serve(|_, _| false);
-    let found = failure(&format!("http://{server}/"), &[]);
+    let found = failure(&format!("http://{server}/"), &[], &[100.0]);
     assert!(found.contains("closed "), "{found}");
+    // The first rate may be too high for any response in time.
     let server = serve(|_, _| true);
-    let found = failure(&format!("http://{server}/"), &[]);
+    let found = failure(&format!("http://{server}/"), &[], &[100.0, 1.0]);
     assert!(
         found.contains("had not ended at the end of the drain"),
         "{found}"
     );
     let echo = Echo::start(&["--status", "503"]);
     let call = echo.url.replace("http", "grpc") + "/tare.echo.v1.Echo/Unary";
-    let found = failure(&call, &["--min-rate", "50"]);
+    let found = failure(&call, &["--min-rate", "50"], &[50.0]);
     assert!(found.contains("grpc-status 14 "), "{found}");
 }
 

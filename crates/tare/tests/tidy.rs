@@ -167,6 +167,51 @@ fn every_dependency_has_its_reason() {
     );
 }
 
+/// Files that may open files by themselves: what they read is of the kernel or of tare.
+const READS: [(&str, &str); 10] = [
+    ("run/src/proc/", "/proc and /sys"),
+    ("run/src/fingerprint.rs", "/proc and /sys"),
+    ("run/src/local/sockets.rs", "/proc"),
+    ("run/src/local/stopped.rs", "/proc"),
+    ("run/src/local/log.rs", "logs in the scratch directory"),
+    ("run/src/keep/store.rs", "records that this process stored"),
+    (
+        "run/src/transfer/send.rs",
+        "a run directory of this process",
+    ),
+    ("run/src/store.rs", "directories, to sync and lock them"),
+    ("run/src/transfer/tests.rs", "a test"),
+    ("tare/src/remedies.rs", "a test"),
+];
+
+/// A named pipe in the place of a file would be waited for, and a device read without an end.
+#[test]
+fn files_of_others_are_read_through_the_crate_that_checks_them() {
+    let calls = ["fs::read(", "fs::read_to_string(", "File::open("];
+    let crates = ["run", "report", "tare", "workload"];
+    for file in files() {
+        let path = file.strip_prefix(root().join("crates")).ok();
+        let Some(path) = path.and_then(Path::to_str) else {
+            continue;
+        };
+        let is_source = crates
+            .iter()
+            .any(|c| path.starts_with(&format!("{c}/src/")));
+        if !is_source || READS.iter().any(|(of, _)| path.starts_with(of)) {
+            continue;
+        }
+        let text = read(&file).unwrap_or_default();
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+        for line in code.lines() {
+            let of_kernel = line.contains("\"/proc/") || line.contains("\"/sys/");
+            let found = calls
+                .iter()
+                .find(|call| line.contains(**call) && !of_kernel);
+            assert_eq!(found, None, "{path}: use tare_files: {line}");
+        }
+    }
+}
+
 #[test]
 fn source_files_have_at_most_600_lines() {
     for file in files() {

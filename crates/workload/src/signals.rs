@@ -7,8 +7,8 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// SIGINT (Ctrl-C), SIGTERM, and SIGHUP, which a process gets when its terminal is closed. SIGHUP is left out if it is
-/// ignored, as below nohup.
+/// SIGINT (Ctrl-C), SIGTERM, and SIGHUP, which a process gets when its terminal is closed. SIGHUP
+/// is left out if it is ignored, as below nohup.
 #[must_use]
 pub fn stopping() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -29,9 +29,12 @@ pub fn stopped() -> io::Result<impl Future<Output = ()> + use<>> {
     let all: io::Result<Vec<_>> = all.map(|s| signal(SignalKind::from_raw(s))).collect();
     let mut all = all?;
     Ok(std::future::poll_fn(move |context| {
-        let mut ready = all.iter_mut().map(|s| s.poll_recv(context).is_ready());
         // All are asked, so that each wakes the task.
-        match ready.by_ref().fold(false, |any, ready| any | ready) {
+        let mut any = false;
+        for s in &mut all {
+            any |= s.poll_recv(context).is_ready();
+        }
+        match any {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }

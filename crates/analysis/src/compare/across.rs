@@ -5,8 +5,7 @@ use tare_model::SCHEMA_VERSION;
 use tare_model::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 
 use crate::compare::figures::{Cell, Side, SideCell, cells, names};
-use crate::compare::ratio::typical;
-use crate::compare::ratio::{Level, Question, correct};
+use crate::compare::ratio::{Level, Question, correct, typical};
 use crate::compare::setup_differences;
 use crate::compare::stopping;
 use crate::compare::threshold::Threshold;

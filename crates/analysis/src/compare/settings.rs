@@ -10,14 +10,22 @@ const SHOWN: usize = 4;
 /// Longest text of a value, in characters.
 const VALUE_CHARS: usize = 40;
 
-/// The differing settings of two values, such as `concurrency: 1 before, 2 after`, except those below the
-/// paths `ignored`; empty without a difference.
+/// The differing settings of two values, such as `concurrency: 1 before, 2 after`, except those at
+/// and below the paths `ignored`; empty without a difference. A path that ends in `[` stands for
+/// the items of a list, and not for their number.
 pub(super) fn differences<T: Serialize>(before: &T, after: &T, ignored: &[&str]) -> Vec<String> {
     // A value of a plan is always JSON: plans are stored as such.
     let json = |value: &T| serde_json::to_value(value).unwrap_or_default();
     let mut found = Vec::new();
     compare(String::new(), &json(before), &json(after), &mut found);
-    found.retain(|(path, _)| !ignored.contains(&path.as_str()));
+    let is_ignored = |path: &str| {
+        ignored.iter().any(|above| {
+            let below = path.strip_prefix(above);
+            let ends = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+            below.is_some_and(|rest| above.ends_with('[') || ends(rest))
+        })
+    };
+    found.retain(|(path, _)| !is_ignored(path));
     found.into_iter().map(|(_, words)| words).collect()
 }
 
@@ -110,8 +118,19 @@ mod tests {
                 "b: absent before, present after"
             ]
         );
-        let ignored = differences(&json!({"a": 1}), &json!({"a": 2}), &["a"]);
-        assert_eq!(ignored, Vec::<String>::new());
+    }
+
+    #[test]
+    fn settings_at_and_below_a_path_can_be_ignored() {
+        let value = |n: u32| json!({"a": n, "b": {"c": n}, "bc": n, "d": [n, 0], "e": [n]});
+        let of = |ignored: &[&str]| differences(&value(1), &value(2), ignored);
+        let left = ["bc: 1 before, 2 after"];
+        assert_eq!(of(&["a", "b", "d", "e"]), left);
+        assert_eq!(of(&["a", "b.c", "d[1]", "e["]), left);
+        assert_eq!(of(&["a", "b", "bc", "d"]), ["e[1]: 1 before, 2 after"]);
+        // The number of items is not an item.
+        let found = differences(&json!({"a": [1]}), &json!({"a": [1, 2]}), &["a["]);
+        assert_eq!(found, ["a: 1 item before, 2 items after"]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Differences between the setups of two runs: machine, versions, plan and core-to-core latency.
 
+use tare_model::graph::Chart;
 use tare_model::layout::{PlatformDifference, RunManifest};
 use tare_model::mesh::Mesh;
-use tare_model::plan::{EnvironmentKind, Load, Plan};
+use tare_model::plan::{EnvironmentKind, Load, Plan, Workload};
 
 use tare_stats::order::median;
 
@@ -95,18 +96,66 @@ pub(crate) fn measured_in_part(clusters: &[(&str, Side<'_>)]) -> Vec<String> {
 
 /// Settings of a load that change how long and with what it is measured, and not what the application
 /// receives.
-const MEASURING: [&str; 4] = ["duration_ns", "warmup_ns", "threads", "pace"];
+const MEASURING: [&str; 10] = [
+    "duration_ns",
+    "warmup_ns",
+    "threads",
+    "pace",
+    "capacity.samples",
+    "capacity.min_rps",
+    "capacity.max_rps",
+    "capacity.start_rps",
+    "capacity.tolerance",
+    "capacity.budget_ns",
+];
+
+/// Settings of a workload that only describe it, or name files of this machine: the folder of a
+/// plan is part of their paths.
+const DESCRIBING: [&str; 4] = [
+    "graph.description",
+    "graph.application.manifests[",
+    "graph.application.kustomize",
+    "graph.application.chart.values_files[",
+];
+
+/// [`DESCRIBING`], with the place of the chart if both are on this machine.
+fn describing(before: &Workload, after: &Workload) -> Vec<&'static str> {
+    let is_local = |w: &Workload| {
+        let chart = w.graph.application.as_ref().and_then(|a| a.chart.as_ref());
+        chart.is_some_and(Chart::is_local)
+    };
+    let mut paths = DESCRIBING.to_vec();
+    if is_local(before) && is_local(after) {
+        paths.push("graph.application.chart.chart");
+    }
+    paths
+}
 
 /// Describes differences in what the applications are and receive: with them, a figure of both runs is
 /// not the same figure.
 pub(crate) fn workloads(before: &Plan, after: &Plan) -> Vec<String> {
+    workloads_except(before, after, describing)
+}
+
+/// The same without the settings at the paths that `ignored` returns.
+fn workloads_except(
+    before: &Plan,
+    after: &Plan,
+    ignored: impl Fn(&Workload, &Workload) -> Vec<&'static str>,
+) -> Vec<String> {
     let mut found = Vec::new();
-    let workload = settings::differences(&before.workload, &after.workload, &[]);
+    let differences = |b: &Workload, a: &Workload| settings::differences(b, a, &ignored(b, a));
+    let workload = differences(&before.workload, &after.workload);
     if !workload.is_empty() {
         found.push(format!("workload: {}", settings::listed(&workload)));
     }
-    let own = |p: &Plan| p.sweep.as_ref().map(|s| s.workloads.clone());
-    if workload.is_empty() && own(before) != own(after) {
+    let own = |p: &Plan| p.sweep.clone().map(|s| s.workloads).unwrap_or_default();
+    let (b, a) = (own(before), own(after));
+    let is_same = b.keys().eq(a.keys())
+        && b.values()
+            .zip(a.values())
+            .all(|(b, a)| differences(b, a).is_empty());
+    if workload.is_empty() && !is_same {
         found.push("what varies from load to load is different".to_owned());
     }
     let pairs = after.loads.iter().filter_map(|a| {
@@ -119,7 +168,7 @@ pub(crate) fn workloads(before: &Plan, after: &Plan) -> Vec<String> {
 }
 
 fn plans(before: &Plan, after: &Plan, found: &mut Vec<String>) {
-    found.extend(workloads(before, after));
+    found.extend(workloads_except(before, after, |_, _| Vec::new()));
     if before.environment != after.environment {
         let word = |environment| match environment {
             EnvironmentKind::Local => "local",
@@ -174,6 +223,76 @@ fn lists<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_describes_or_measures_a_workload_is_a_warning() {
+        let text = "meshes: [bare, envoy]\nload: {rate: 100}\nrepeats: 2";
+        let resolved = tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new()));
+        let plan = |folder: &str, chart: &str| {
+            let mut plan = resolved.clone().unwrap();
+            plan.workload.graph.description = format!("from {folder}");
+            let path = |name: &str| format!("{folder}/{name}");
+            plan.workload.graph.application = serde_json::from_value(serde_json::json!({
+                "manifests": [path("app.yaml")],
+                "kustomize": path("kustomize"),
+                "chart": {"chart": chart, "values_files": [path("values.yaml")]},
+            }))
+            .unwrap();
+            plan.loads[0].capacity = serde_json::from_value(serde_json::json!({
+                "objectives": ["p99<20ms"], "samples": 300 + folder.len(), "min_rps": 1.0,
+                "max_rps": 1e6, "start_rps": 100.0, "tolerance": 0.05, "budget_ns": folder.len()
+            }))
+            .unwrap();
+            plan
+        };
+        let both = |b: &Plan, a: &Plan| {
+            let mut warnings = Vec::new();
+            plans(b, a, &mut warnings);
+            (workloads(b, a), warnings)
+        };
+        let (before, mut after) = (plan("/a", "/a/chart"), plan("/a/b", "/a/b/chart"));
+        assert_eq!(both(&before, &before), (Vec::new(), Vec::new()));
+        let (refused, warnings) = both(&before, &after);
+        assert_eq!(refused, Vec::<String>::new());
+        let all = warnings.join("; ");
+        for path in [
+            "kustomize: ",
+            "and 1 more",
+            "capacity.budget: ",
+            "samples: ",
+        ] {
+            assert!(all.contains(path), "{path}: {all}");
+        }
+        let mut described = before.clone();
+        described.workload.graph.description.clear();
+        let (refused, warnings) = both(&before, &described);
+        assert_eq!(refused, Vec::<String>::new());
+        assert!(warnings[0].contains("graph.description: "), "{warnings:?}");
+        // The chart of a repository is another one.
+        let (refused, _) = both(&before, &plan("/a", "shop"));
+        assert!(
+            refused[0].contains("graph.application.chart.chart: "),
+            "{refused:?}"
+        );
+        // So are other objectives, and more files.
+        after.loads[0].capacity.as_mut().unwrap().objectives.clear();
+        let manifests = |p: &mut Plan| {
+            p.workload
+                .graph
+                .application
+                .as_mut()
+                .unwrap()
+                .manifests
+                .clear()
+        };
+        manifests(&mut after);
+        let (refused, _) = both(&before, &after);
+        assert!(
+            refused[0].contains("graph.application.manifests: "),
+            "{refused:?}"
+        );
+        assert!(refused[1].contains("capacity.objectives: "), "{refused:?}");
+    }
 
     #[test]
     fn a_change_of_core_to_core_latency_is_a_warning() {

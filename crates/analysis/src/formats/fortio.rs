@@ -52,13 +52,13 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
         errors.merge(&Histogram::from_wire(&result.histograms.error_latency)?);
         c.add(&result.counts);
         for (code, n) in &result.status {
-            *status.entry(code).or_default() += n;
+            add(status.entry(code).or_default(), *n);
         }
         for (code, n) in &result.grpc_status {
-            *calls.entry(code).or_default() += n;
+            add(calls.entry(code).or_default(), *n);
         }
-        received += result.generator.bytes_received;
-        opened += result.generator.connections_opened;
+        add(&mut received, result.generator.bytes_received);
+        add(&mut opened, result.generator.connections_opened);
     }
     all.merge(&errors);
     let windows = results.iter().map(|r| (r.window_ns, r.rate.achieved));
@@ -73,17 +73,20 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
     };
     let requested = requested.map_or("max".to_owned(), |t| format!("{t}"));
     let seconds = window_ns as f64 / 1e9;
-    let ended = c.ok + c.error + c.timeout;
-    let is_grpc = !calls.is_empty();
-    if is_grpc {
-        // As in Fortio, calls that succeeded have a name and the others a number.
-        status = calls;
-        if let Some(ok) = status.remove("0") {
-            status.insert("SERVING", ok);
-        }
+    let ended = c.ok.saturating_add(c.error).saturating_add(c.timeout);
+    // Calls are counted by their own status, and not by that of their HTTP response, which is 200.
+    if let Some(of_http) = status.get_mut("200") {
+        *of_http = of_http.saturating_sub(total(&calls));
     }
+    status.retain(|_, n| *n > 0);
+    let is_grpc = !calls.is_empty() && status.is_empty();
+    // As in Fortio, calls that succeeded have a name and the others a number.
+    if let Some(ok) = calls.remove("0") {
+        calls.insert("SERVING", ok);
+    }
+    status.append(&mut calls);
     // Fortio counts requests without a response as status -1.
-    let responded: u64 = status.values().sum();
+    let responded = total(&status);
     if ended > responded {
         status.insert("-1", ended - responded);
     }
@@ -127,6 +130,15 @@ pub fn fortio(about: &About, results: &[&LoadResult]) -> Result<String, WireErro
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     Ok(text)
+}
+
+/// Adds a count from a file, which can be any number.
+fn add(sum: &mut u64, n: u64) {
+    *sum = sum.saturating_add(n);
+}
+
+fn total(counts: &BTreeMap<&str, u64>) -> u64 {
+    counts.values().fold(0, |sum, n| sum.saturating_add(*n))
 }
 
 /// The sizes of the responses, of which only the sum is known.
@@ -258,6 +270,7 @@ mod tests {
         result.grpc_status = [("0", 90), ("14", 8)]
             .map(|(k, n)| (k.to_owned(), n))
             .into();
+        result.status.insert("200".to_owned(), 98);
         let document = read(&result);
         assert_eq!(
             document["RetCodes"],
@@ -267,6 +280,27 @@ mod tests {
             (&document["RunType"], &document["Destination"]),
             (&json!("GRPC"), &json!("http://h/"))
         );
+        // Beside calls, the other responses keep their status.
+        result.status.insert("200".to_owned(), 150);
+        result.grpc_status.insert("14".to_owned(), 10);
+        result.counts.ok = 150;
+        let document = read(&result);
+        let codes = json!({"200": 50, "SERVING": 90, "14": 10});
+        assert_eq!(document["RetCodes"], codes);
+        assert_eq!(document["RunType"], json!("HTTP"));
+    }
+
+    #[test]
+    fn counts_of_a_file_that_exceed_any_result_do_not_overflow() {
+        let mut result = nothing_sent();
+        result.status = [("200".to_owned(), u64::MAX)].into();
+        result.grpc_status = [("14".to_owned(), u64::MAX)].into();
+        result.generator.bytes_received = u64::MAX;
+        result.generator.connections_opened = u64::MAX;
+        let text = fortio(&About::default(), &[&result, &result]).unwrap();
+        let document: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["RetCodes"], json!({"14": u64::MAX}));
+        assert_eq!(document["SocketCount"], json!(u64::MAX));
     }
 
     #[test]

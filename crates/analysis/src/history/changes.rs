@@ -10,7 +10,8 @@ use tare_model::plan::Margins;
 use tare_stats::changepoint::{Outlier, levels};
 use tare_stats::order::median;
 
-/// A change is lasting with at least this number of points from it on, if at least [`MANY`] are before it or from it on.
+/// A change is lasting if at least this many points follow (itself included), and at least [`MANY`]
+/// points lie before it or from it on.
 const AFTER: usize = 3;
 const MANY: usize = 10;
 /// A lasting change takes this number of entries.
@@ -22,8 +23,8 @@ const BEFORE_MIN: usize = 3;
 /// Fewest points of a series in which outliers are searched.
 const OUTLIER_MIN: usize = 5;
 
-/// The series of all entries, of all variants but the anchor, each with its changes of at least the margin. `today`, as `2026-12-31`, decides
-/// which annotations still mute a change.
+/// The series of all entries, of all variants but the anchor, each with its changes of at least the
+/// margin. `today`, as `2026-12-31`, decides which annotations still mute a change.
 #[must_use]
 pub fn series(
     entries: &[HistoryEntry],
@@ -32,6 +33,7 @@ pub fn series(
     today: &str,
 ) -> Vec<HistorySeries> {
     let mut all = points(entries);
+    let latest = latest(entries);
     let by_build = by_build(annotations);
     for series in &mut all {
         let size_min = margins.of(&series.key.what).ln_1p();
@@ -46,10 +48,32 @@ pub fn series(
                 change.silent = annotation.accepted || muted.is_some_and(|until| today < until);
             }
         }
-        series.open = open(series, size_min);
+        let key = &series.key;
+        let newest = latest.get(&(&*key.plan, &*key.host));
+        if newest.is_some_and(|e| e.variants.iter().any(|v| v.name == key.variant)) {
+            series.open = open(series, size_min);
+        }
         series.drift = drift(series, size_min);
     }
     all
+}
+
+/// The latest entry of each plan and host. The series of variants that it does not have are over.
+fn latest(entries: &[HistoryEntry]) -> HashMap<(&str, &str), &HistoryEntry> {
+    let mut latest: HashMap<(&str, &str), &HistoryEntry> = HashMap::new();
+    for entry in entries {
+        let newest = latest
+            .entry((&entry.plan_key, &entry.host_key))
+            .or_insert(entry);
+        if order(entry) > order(newest) {
+            *newest = entry;
+        }
+    }
+    latest
+}
+
+fn order(entry: &HistoryEntry) -> (u64, &str) {
+    (entry.at_unix_ns, &entry.id)
 }
 
 fn by_build(annotations: &[Annotation]) -> HashMap<&str, Vec<&Annotation>> {
@@ -66,7 +90,7 @@ fn by_build(annotations: &[Annotation]) -> HashMap<&str, Vec<&Annotation>> {
 /// The series without their changes.
 fn points(entries: &[HistoryEntry]) -> Vec<HistorySeries> {
     let mut sorted: Vec<&HistoryEntry> = entries.iter().collect();
-    sorted.sort_by(|a, b| (a.at_unix_ns, &a.id).cmp(&(b.at_unix_ns, &b.id)));
+    sorted.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut all: Vec<HistorySeries> = Vec::new();
     let mut places: HashMap<SeriesKey, usize> = HashMap::new();
     for entry in sorted {
@@ -168,8 +192,9 @@ fn is_far(point: &HistoryPoint, outlier: &Outlier, size_min: f64) -> bool {
     nearest > size_min
 }
 
-/// The present level divided by the best one before it, if it is worse by more than the margin, and nobody accepted
-/// the changes between them. An outlier counts while it is the last entry.
+/// The present level divided by the best one before it, if it is worse by more than the margin, and
+/// nobody accepted the changes between them. An outlier that is worse counts while it is the last
+/// entry; one that is better is no new level.
 fn open(series: &HistorySeries, size_min: f64) -> Option<f64> {
     let sign = match is_throughput(&series.key.what) {
         true => -1.0,
@@ -180,7 +205,7 @@ fn open(series: &HistorySeries, size_min: f64) -> Option<f64> {
     for change in &series.changes {
         let size = sign * change.ratio.ln();
         let counts = match change.kind {
-            ChangeKind::Outlier => Some(change.entry.as_str()) == last,
+            ChangeKind::Outlier => size > 0.0 && Some(change.entry.as_str()) == last,
             ChangeKind::Lasting | ChangeKind::Recent => true,
         };
         if counts && !(change.silent && size > 0.0) {
@@ -190,8 +215,8 @@ fn open(series: &HistorySeries, size_min: f64) -> Option<f64> {
     (worse > size_min).then(|| (sign * worse).exp())
 }
 
-/// The last points divided by the first ones, if they differ by more than the margin and no change of the level was
-/// found.
+/// The last points divided by the first ones, if they differ by more than the margin and no change
+/// of the level was found.
 fn drift(series: &HistorySeries, size_min: f64) -> Option<f64> {
     let logs: Vec<f64> = series.points.iter().map(|point| point.log).collect();
     let found = series.changes.iter().any(|c| c.kind != ChangeKind::Outlier);
@@ -200,4 +225,80 @@ fn drift(series: &HistorySeries, size_min: f64) -> Option<f64> {
     }
     let size = median(&logs[logs.len() - ENDS..]) - median(&logs[..ENDS]);
     (size.abs() > size_min).then(|| size.exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::history::HistoryVariant;
+
+    /// The entry of build `n`, with a logarithm of the ratio of p50 for each variant.
+    fn entry(n: u64, variants: &[(&str, f64)]) -> HistoryEntry {
+        let variant = |name: &str, log: Option<f64>| HistoryVariant {
+            name: name.to_owned(),
+            figures: vec![HistoryFigure {
+                what: "p50".to_owned(),
+                load: "60rps".to_owned(),
+                unit: "ns".to_owned(),
+                value: Some(1e6),
+                log_ratio: log,
+                low: log.map(|log| log - 0.01),
+                high: log.map(|log| log + 0.01),
+            }],
+        };
+        let own = variants.iter().map(|(name, log)| variant(name, Some(*log)));
+        HistoryEntry {
+            schema_version: tare_model::SCHEMA_VERSION,
+            id: format!("{n:03}"),
+            at_unix_ns: n,
+            build: n.to_string(),
+            plan: "patrol".to_owned(),
+            plan_key: "1".to_owned(),
+            host: "host".to_owned(),
+            host_key: "host".to_owned(),
+            anchor: "bare".to_owned(),
+            versions: Default::default(),
+            runs: Vec::new(),
+            variants: [variant("bare", None)].into_iter().chain(own).collect(),
+        }
+    }
+
+    /// Small noise, and a step of a quarter at build 12.
+    fn stepped(n: u64) -> f64 {
+        let noise = 0.01 * ((n * 7_919 % 13) as f64 / 6.0 - 1.0);
+        noise + if n >= 12 { 0.25_f64.ln_1p() } else { 0.0 }
+    }
+
+    fn open_of(entries: &[HistoryEntry], variant: &str) -> Option<f64> {
+        let all = series(entries, &[], &Margins::default(), "2026-11-25");
+        all.iter().find(|s| s.key.variant == variant).unwrap().open
+    }
+
+    #[test]
+    fn a_fast_outlier_at_the_end_does_not_close_an_open_change() {
+        let mut entries: Vec<HistoryEntry> = (0..20)
+            .map(|n| entry(n, &[("envoy", stepped(n))]))
+            .collect();
+        let open = open_of(&entries, "envoy").unwrap();
+        assert!((open - 1.25).abs() < 0.02, "{open}");
+        entries.push(entry(20, &[("envoy", -1.0)]));
+        assert_eq!(open_of(&entries, "envoy"), Some(open));
+        // A slow one adds to it.
+        entries[20] = entry(20, &[("envoy", 1.0)]);
+        assert!(open_of(&entries, "envoy").unwrap() > 2.0);
+    }
+
+    #[test]
+    fn a_series_that_has_ended_is_not_open() {
+        let both = |n: u64| entry(n, &[("envoy", stepped(n)), ("linkerd", stepped(n))]);
+        let mut entries: Vec<HistoryEntry> = (0..20).map(both).collect();
+        entries.push(entry(20, &[("envoy", stepped(20))]));
+        // The entries may be in any order.
+        entries.reverse();
+        assert!(open_of(&entries, "envoy").is_some());
+        assert_eq!(open_of(&entries, "linkerd"), None);
+        // A figure that only the latest entry does not have is still open.
+        entries[0].variants[1].figures.clear();
+        assert!(open_of(&entries, "envoy").is_some());
+    }
 }

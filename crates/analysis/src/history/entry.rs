@@ -86,18 +86,27 @@ fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {
             if ratio.is_none() && value.is_none() {
                 continue;
             }
-            figures.push(HistoryFigure {
-                what: what.to_owned(),
-                load: cell.load.clone(),
-                unit: unit_of(what).unwrap_or_default().to_owned(),
-                value,
-                log_ratio: ratio.map(|r| r.value.ln()),
-                low: ratio.and_then(|r: &Ratio| r.low).map(f64::ln),
-                high: ratio.and_then(|r: &Ratio| r.high).map(f64::ln),
-            });
+            figures.push(figure(what, &cell.load, value, ratio));
         }
     }
     figures
+}
+
+fn figure(what: &str, load: &str, value: Option<f64>, ratio: Option<&Ratio>) -> HistoryFigure {
+    let ends = ratio.and_then(|r| r.low.zip(r.high));
+    let ends = ends.map(|(low, high)| [low.ln(), high.ln()]);
+    // The interval of a few blocks can be wider than any ratio. A history has none then.
+    let limit = HistoryFigure::RATIO_MAX.ln();
+    let ends = ends.filter(|ends| ends.iter().all(|end| end.abs() <= limit));
+    HistoryFigure {
+        what: what.to_owned(),
+        load: load.to_owned(),
+        unit: unit_of(what).unwrap_or_default().to_owned(),
+        value,
+        log_ratio: ratio.map(|r| r.value.ln()),
+        low: ends.map(|[low, _]| low),
+        high: ends.map(|[_, high]| high),
+    }
 }
 
 fn value(cell: &Cell, what: &str) -> Option<f64> {
@@ -118,6 +127,55 @@ fn value(cell: &Cell, what: &str) -> Option<f64> {
         name => {
             let quantile = cell.latency.iter().find(|q| q.name == name)?;
             quantile.supported.then_some(quantile.value_ns as f64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::ratio::{Level, NS, Question};
+
+    fn of(blocks: &[(f64, f64)]) -> (Ratio, HistoryFigure) {
+        let question = Question {
+            what: "p50",
+            unit: NS,
+            margin: 0.05,
+            level: Level::FIXED,
+        };
+        let ratio = question.paired(blocks).unwrap();
+        let figure = figure("p50", "60rps", Some(1e6), Some(&ratio));
+        (ratio, figure)
+    }
+
+    #[test]
+    fn an_interval_wider_than_any_ratio_is_left_out() {
+        let (ratio, wide) = of(&[(1e6, 1e6), (1e8, 1e6)]);
+        assert!(ratio.high.unwrap() > HistoryFigure::RATIO_MAX, "{ratio:?}");
+        assert_eq!((wide.low, wide.high), (None, None));
+        assert!((wide.log_ratio.unwrap() - 10.0_f64.ln()).abs() < 1e-9);
+        let (ratio, narrow) = of(&[(1.1e6, 1e6), (1.2e6, 1e6)]);
+        assert_eq!(narrow.high, ratio.high.map(f64::ln));
+        assert_eq!(narrow.low, ratio.low.map(f64::ln));
+        for figure in [wide, narrow] {
+            let entry = HistoryEntry {
+                schema_version: SCHEMA_VERSION,
+                id: "1".to_owned(),
+                at_unix_ns: 1,
+                build: "1".to_owned(),
+                plan: "patrol".to_owned(),
+                plan_key: "1".to_owned(),
+                host: "host".to_owned(),
+                host_key: "host".to_owned(),
+                anchor: "bare".to_owned(),
+                versions: Default::default(),
+                runs: Vec::new(),
+                variants: vec![HistoryVariant {
+                    name: "envoy".to_owned(),
+                    figures: vec![figure],
+                }],
+            };
+            assert_eq!(entry.check(), Ok(()));
         }
     }
 }

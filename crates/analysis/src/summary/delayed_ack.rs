@@ -1,17 +1,18 @@
 //! Notes on differences of about 40 ms, which come from the application and not from a mesh.
 //!
-//! Linux delays an acknowledgement by 40 ms (`TCP_DELACK_MIN`) if there is nothing to send with it. An application that
-//! writes head and body of a response separately, without TCP_NODELAY, waits for that acknowledgement before it sends the
-//! body (Nagle's algorithm). Whether it has to wait depends on who receives: the generator, or a proxy. Source: RFC 896,
-//! RFC 1122 section 4.2.3.2; Linux, include/net/tcp.h.
+//! Linux delays an acknowledgement by 40 ms (`TCP_DELACK_MIN`) if there is nothing to send with it.
+//! An application that writes head and body of a response separately, without TCP_NODELAY, waits
+//! for that acknowledgement before it sends the body (Nagle's algorithm). Whether it has to wait
+//! depends on who receives: the generator, or a proxy. Source: RFC 896, RFC 1122 section 4.2.3.2;
+//! Linux, include/net/tcp.h.
 
 use tare_model::plan::Plan;
 use tare_model::summary::Cell;
 
 use crate::figures;
 
-/// Differences within these bounds are most likely this delay: it ends with a tick of the kernel, and the proxies add
-/// their own time. In nanoseconds.
+/// Differences within these bounds are most likely this delay: it ends with a tick of the kernel,
+/// and the proxies add their own time. In nanoseconds.
 const DELAY_NS: std::ops::RangeInclusive<u64> = 38_000_000..=47_000_000;
 
 /// The notes on the meshes whose latency differs from that of the baseline by about 40 ms.
@@ -59,7 +60,42 @@ fn differs<'a>(mut pairs: impl Iterator<Item = (&'a str, u64, u64)>) -> Option<(
 
 #[cfg(test)]
 mod tests {
-    use super::differs;
+    use super::*;
+
+    /// A cell of `mesh` with this median.
+    fn cell(mesh: &str, ms: u64, supported: bool) -> Cell {
+        let value_ns = ms * 1_000_000;
+        serde_json::from_value(serde_json::json!({
+            "mesh": mesh, "load": "100rps", "rate_rps": 100.0, "trials_used": [], "trials_failed": [],
+            "counts": tare_model::load::Counts::default(),
+            "verdict": tare_model::verdict::Verdict::default(),
+            "latency": [{
+                "name": "p50", "q": 0.5, "value_ns": value_ns, "runs_ns": [], "supported": supported,
+                "pooled": {"value_ns": value_ns}
+            }],
+            "spectrum": [], "service_time": [], "lateness": [], "planes": {}, "endpoints": [], "named": []
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_mesh_that_differs_is_named() {
+        let text = "meshes: [bare, envoy]\nload: {rate: 100}\nrepeats: 2";
+        let plan = tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new())).unwrap();
+        assert_eq!((&*plan.baseline, &*plan.loads[0].name), ("bare", "100rps"));
+        let of = |supported| {
+            notes(
+                &plan,
+                &[cell("bare", 5, true), cell("envoy", 46, supported)],
+            )
+        };
+        let [note] = &of(true)[..] else {
+            panic!("{:?}", of(true));
+        };
+        let expected = "p50 of envoy at 100rps is 41.0 ms above that of bare: about 40 ms";
+        assert!(note.starts_with(expected), "{note}");
+        assert_eq!(of(false), Vec::<String>::new());
+    }
 
     #[test]
     fn only_a_difference_of_about_40_ms_is_noted() {

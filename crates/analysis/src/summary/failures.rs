@@ -104,7 +104,8 @@ fn causes(found: &[Vec<Finding>]) -> Vec<String> {
     }]
 }
 
-/// `1,503 of 15,000 requests failed (10.0 %: status_5xx 1,503), the first in second 4 of the window`.
+/// `1,503 of 15,000 requests failed (10.0 %: status_5xx 1,503), the first one 4 s after the start
+/// of the window`.
 fn requests(counts: &Counts, classes: &BTreeMap<&str, u64>, since_s: Option<u32>) -> String {
     let failed = counts.error.saturating_add(counts.timeout);
     let mut ordered: Vec<(&&str, &u64)> = classes.iter().collect();
@@ -129,7 +130,7 @@ fn requests(counts: &Counts, classes: &BTreeMap<&str, u64>, since_s: Option<u32>
     };
     match since_s {
         Some(0) => format!("{head}, from the start of the window"),
-        Some(second) => format!("{head}, the first {second} s into the window"),
+        Some(second) => format!("{head}, the first one {second} s after the start of the window"),
         None => head,
     }
 }

@@ -6,6 +6,11 @@
 
 use std::net::SocketAddr;
 
+use super::conn::BACKOFF_NS_MAX;
+
+/// How long an address is avoided after a failure, as long as the longest pause of a connection.
+const AVOIDED_NS: u64 = BACKOFF_NS_MAX;
+
 /// The addresses of an origin, with the connections of this loop.
 #[derive(Debug)]
 pub(super) struct Addresses {
@@ -19,8 +24,8 @@ pub(super) struct Addresses {
 struct Address {
     at: SocketAddr,
     preferred: bool,
-    /// Failed, while others have not.
-    down: bool,
+    /// After a failure: avoided until this instant, or until all have failed.
+    down_until: u64,
     /// Connections that are open or being opened.
     used: u32,
     attempts: u64,
@@ -35,7 +40,7 @@ impl Addresses {
         let address = |at: &SocketAddr| Address {
             at: *at,
             preferred: preferred(at),
-            down: false,
+            down_until: 0,
             used: 0,
             attempts: 0,
             opened: 0,
@@ -54,13 +59,14 @@ impl Addresses {
         self.all.len()
     }
 
-    /// Chooses the address of the next attempt, with its index; `None` when the name did not
+    /// Chooses the address of an attempt at `now`, with its index; `None` when the name did not
     /// resolve.
-    pub(super) fn begin(&mut self) -> Option<(usize, SocketAddr)> {
-        if self.all.iter().all(|a| a.down) {
-            self.all.iter_mut().for_each(|a| a.down = false);
+    pub(super) fn begin(&mut self, now: u64) -> Option<(usize, SocketAddr)> {
+        if self.all.iter().all(|a| now < a.down_until) {
+            self.all.iter_mut().for_each(|a| a.down_until = 0);
         }
-        let usable = self.all.iter().enumerate().filter(|(_, a)| !a.down);
+        let usable = self.all.iter().enumerate();
+        let usable = usable.filter(|(_, a)| now >= a.down_until);
         let (index, _) = usable.min_by_key(|&(i, a)| {
             let before_first = i < self.first;
             (!a.preferred, a.used, a.attempts, before_first, i)
@@ -81,9 +87,15 @@ impl Addresses {
         self.all[index].used -= 1;
     }
 
-    /// Avoids an address until all have failed.
-    pub(super) fn avoid(&mut self, index: usize) {
-        self.all[index].down = true;
+    /// Avoids an address that failed at `now`: for a while if connections to it were open before,
+    /// which may be possible again. Otherwise until all have failed, because nothing may listen on
+    /// it, and each attempt would fail a request.
+    pub(super) fn avoid(&mut self, index: usize, now: u64) {
+        let address = &mut self.all[index];
+        address.down_until = match address.opened {
+            0 => u64::MAX,
+            _ => now.saturating_add(AVOIDED_NS),
+        };
     }
 
     /// How many connections were opened to each address.

@@ -15,7 +15,7 @@ use super::mux::Mux;
 /// Shortest and longest pause after a failed connection attempt; each pause is twice the
 /// previous one.
 const BACKOFF_NS_MIN: u64 = 10_000_000;
-const BACKOFF_NS_MAX: u64 = 1_000_000_000;
+pub(super) const BACKOFF_NS_MAX: u64 = 1_000_000_000;
 
 /// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +50,18 @@ pub(super) struct Conn {
     pub(super) name: u32,
     pub(super) at: Instants,
     pub(super) parser: ResponseParser,
-    /// The first bytes in the place of a response that its first read did not complete. With HTTP/2: of
-    /// the connection, until the peer's SETTINGS.
+    /// The first bytes of a response that its first read did not complete. HTTP/2: of the
+    /// connection, until the peer's SETTINGS.
     pub(super) first: FirstBytes,
-    /// Whether the request asks the server to close the connection; copied for the same reason.
+    /// Whether the request asks the server to close the connection; copied, as `name` is.
     pub(super) closes: bool,
     /// Requests on the current socket.
     pub(super) requests: u32,
     /// Closed loop: users who pause before their next request.
     pub(super) thinking: u32,
+    /// Closed loop: users who have a request in the window. With a think time, users who pause are
+    /// included.
+    pub(super) counted: u32,
     /// Set while an HTTP/2 connection is open; the fields of a single request above are
     /// then unused.
     pub(super) mux: Option<Box<Mux>>,
@@ -92,6 +95,7 @@ impl Conn {
             closes: false,
             requests: 0,
             thinking: 0,
+            counted: 0,
             mux: None,
             written: 0,
             carried: false,
@@ -118,6 +122,20 @@ impl Conn {
 
     pub(super) fn in_flight(&self) -> bool {
         matches!(self.state, State::Busy | State::Sending)
+    }
+
+    /// Number of requests in flight.
+    pub(super) fn live(&self) -> u32 {
+        match &self.mux {
+            Some(mux) => mux.client.live(),
+            None => u32::from(self.in_flight()),
+        }
+    }
+
+    /// Closed loop: counts the users of the requests in flight and of `new` ones, all of which
+    /// belong to the window, and those who pause.
+    pub(super) fn count_users(&mut self, new: u32) {
+        self.counted = self.counted.max(self.live() + self.thinking + new);
     }
 
     /// Whether the connection can take a request now.
@@ -171,7 +189,7 @@ pub(super) struct Pool {
     pub(super) spare: VecDeque<ConnId>,
     pub(super) open: u32,
     pub(super) connecting: u32,
-    last_error: ErrorClass,
+    pub(super) last_error: ErrorClass,
     /// Endpoints picked so far in the closed loop.
     pub(super) picked: u64,
 }
@@ -211,11 +229,11 @@ impl Pool {
     }
 
     /// Records that the address with index `addr` failed; the next attempts use others.
-    pub(super) fn failed(&mut self, addr: usize, class: ErrorClass) {
+    pub(super) fn failed(&mut self, addr: usize, class: ErrorClass, now: u64) {
         self.note(class);
         // A shortage of this machine says nothing about the address.
         if class != ErrorClass::LocalShortage {
-            self.addresses.avoid(addr);
+            self.addresses.avoid(addr, now);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Marks in time: each second, and the start and end of the window. A mark is passed when
 //! both the clock and the schedule are beyond it. All slots of the seconds before it are then
-//! planned, even when the loop was delayed.
+//! planned, even when the loop was delayed. In a closed loop, the users whose connection did not
+//! open are planned later.
 
 use crate::driver::Driver;
 use crate::record::SECOND_NS;
@@ -80,8 +81,10 @@ impl<D: Driver> Engine<'_, D> {
     pub(super) fn flush(&mut self, at: Option<u64>, planned_before: u32, end: Option<LoopEnd>) {
         let stats = self.recorder.take();
         let t_ns = at.map(|at| at as i64 - self.window_start as i64);
-        let last = end.iter().flat_map(|_| &self.pools);
-        let opened = last.map(|p| p.addresses.counts()).collect();
+        let opened = match end {
+            Some(_) => self.pools.iter().map(|p| p.addresses.counts()).collect(),
+            None => Vec::new(),
+        };
         (self.sink)(Flush {
             stats,
             t_ns,

@@ -172,7 +172,7 @@ pub(crate) struct Engine<'a, D> {
     dirty: Vec<ConnId>,
     /// Closed loop: connections that became idle in this turn.
     freed: Vec<ConnId>,
-    /// Closed loop with a think time: the ends of the pauses, the next one first.
+    /// Closed loop: the ends of the pauses, the next one first.
     thinking: VecDeque<(u64, ConnId)>,
     /// Latest reading of the clock; `stale` after a call that takes time.
     now: u64,

@@ -1,4 +1,4 @@
-//! Words for refused responses: what arrived in the place of a response.
+//! Words for refused responses: what arrived instead of a response.
 
 use tare_model::load::ErrorClass;
 
@@ -97,6 +97,21 @@ pub(super) fn no_settings(class: ErrorClass, first: &FirstBytes) -> Option<&'sta
         _ => not_http2(incomplete, first),
     })
 }
+
+/// Why a connection has not become an HTTP/2 connection in time.
+pub(super) fn late_settings(first: &FirstBytes) -> &'static str {
+    match first.get() {
+        [] => "no SETTINGS of an HTTP/2 server in time: it may not support HTTP/2 on this port",
+        _ => not_http2(
+            "the SETTINGS of an HTTP/2 server were not complete in time",
+            first,
+        ),
+    }
+}
+
+/// Why users of a connection have no stream.
+pub(super) const TOO_FEW_STREAMS: &str =
+    "the HTTP/2 server permits fewer concurrent streams than --streams: lower it";
 
 /// The words for the code with which the peer reset a stream (RFC 9113, section 7).
 pub(super) fn reset(code: u32) -> &'static str {

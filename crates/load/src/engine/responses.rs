@@ -138,7 +138,7 @@ impl<D: Driver> Engine<'_, D> {
                     let mut first = FirstBytes::default();
                     first.add(&self.buffer[..n]);
                     let reason = refused::unsolicited(&first);
-                    self.recorder.refused_connection(reason, first);
+                    self.recorder.refused(self.now, reason, first);
                 }
                 ErrorClass::BadResponse
             }

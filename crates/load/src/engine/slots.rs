@@ -174,6 +174,9 @@ impl<D: Driver> Engine<'_, D> {
         self.pools[origin].picked += 1;
         let name = self.targets.endpoints[endpoint as usize].name;
         self.recorder.planned(intended, name);
+        if !self.recorder.in_warm_up(intended) {
+            self.conns[id as usize].count_users(1);
+        }
         if self.pools[origin].multiplexed {
             let slot = Waiting {
                 for_stream: false,

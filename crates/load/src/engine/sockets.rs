@@ -6,7 +6,7 @@ use crate::driver::{ConnId, Driver, Fault};
 use crate::record::Ending;
 
 use super::conn::{Conn, State};
-use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS};
+use super::{CONNECT_NS_MAX, CONNECT_NS_MIN, Engine, SWEEP_NS, refused};
 
 impl<D: Driver> Engine<'_, D> {
     /// Begins to open `id`, which is down.
@@ -14,7 +14,7 @@ impl<D: Driver> Engine<'_, D> {
         let timeout = self.connect_timeout_ns();
         let conn = &mut self.conns[id as usize];
         let pool = &mut self.pools[conn.pool as usize];
-        let Some((index, addr)) = pool.addresses.begin() else {
+        let Some((index, addr)) = pool.addresses.begin(self.now) else {
             return;
         };
         conn.addr = index;
@@ -81,7 +81,7 @@ impl<D: Driver> Engine<'_, D> {
         let addr = conn.addr;
         self.pools[pool].connecting -= 1;
         self.pools[pool].addresses.ended(addr);
-        self.pools[pool].failed(addr, class);
+        self.pools[pool].failed(addr, class, now);
         if self.running && self.is_closed_loop() {
             self.attempt_failed(id, class);
         }
@@ -144,7 +144,10 @@ impl<D: Driver> Engine<'_, D> {
             let in_use = |c: &Conn| c.pool as usize == pool && c.addr == addr && c.carried;
             match self.conns.iter().any(in_use) {
                 true => self.pools[pool].note(class),
-                false => self.pools[pool].failed(addr, class),
+                false => self.pools[pool].failed(addr, class, now),
+            }
+            if self.running && self.is_closed_loop() {
+                self.attempt_failed(id, class);
             }
             self.fail_waiting_if_dead(pool);
         }
@@ -185,6 +188,10 @@ impl<D: Driver> Engine<'_, D> {
             }
             State::Multiplexed => self.sweep_streams(id, now),
             State::Connecting | State::AwaitingSettings if now >= conn.retry_at => {
+                if conn.state == State::AwaitingSettings {
+                    let reason = refused::late_settings(&conn.first);
+                    self.recorder.refused(now, reason, conn.first);
+                }
                 let fault = self.driver.connect_too_long(id);
                 self.connect_failed(id, fault.class_of_connect());
             }

@@ -99,7 +99,7 @@ impl<D: Driver> Engine<'_, D> {
         let conn = &self.conns[id as usize];
         if conn.state == State::AwaitingSettings {
             let reason = refused::not_http2(problem, &conn.first);
-            return self.recorder.refused_connection(reason, conn.first);
+            return self.recorder.refused(self.now, reason, conn.first);
         }
         for call in conn.mux.as_deref().into_iter().flat_map(Mux::live) {
             self.recorder
@@ -335,7 +335,7 @@ impl<D: Driver> Engine<'_, D> {
         let conn = &self.conns[id as usize];
         if conn.state == State::AwaitingSettings {
             if let Some(reason) = refused::no_settings(class, &conn.first) {
-                self.recorder.refused_connection(reason, conn.first);
+                self.recorder.refused(self.now, reason, conn.first);
             }
             return self.connect_failed(id, class);
         }

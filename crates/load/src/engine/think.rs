@@ -1,10 +1,11 @@
-//! The pauses of users in a closed loop: before the start, and with a think time between a response and the next
-//! request. Pauses end in the order in which they begin. The end of the first one takes the place of the next
-//! slot.
+//! The pauses of users in a closed loop: before the start, and with a think time between a response
+//! and the next request. Pauses end in the order in which they begin. The end of the first one
+//! takes the place of the next slot.
 
 use crate::driver::{ConnId, Driver};
 
 use super::Engine;
+use super::conn::State;
 
 impl<D: Driver> Engine<'_, D> {
     /// The end of the pause of a user who is free at `self.now`; `None` for a user who does not pause.
@@ -28,8 +29,8 @@ impl<D: Driver> Engine<'_, D> {
         self.next_to_think();
     }
 
-    /// Ends the first pause: its user sends a request. Without a connection, the user pauses again once it
-    /// is open.
+    /// Ends the first pause: its user sends a request, which fails if the connection is down. While
+    /// the connection is opening, the user pauses again once it is open.
     pub(super) fn end_pause(&mut self) {
         if let Some((until, id)) = self.thinking.pop_front() {
             let conn = &mut self.conns[id as usize];
@@ -41,6 +42,8 @@ impl<D: Driver> Engine<'_, D> {
                     _ => until,
                 };
                 self.issue(id, due);
+            } else if conn.state == State::Down {
+                self.fail_due_user(id, until);
             }
         }
         self.next_to_think();

@@ -105,7 +105,7 @@ pub(crate) fn check_method(method: &str) -> Result<(), RequestError> {
 pub(crate) fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
     if name.starts_with(':') {
         let instead = match &*name.to_ascii_lowercase() {
-            ":authority" => "use the header `host` to send another one than that of the URL",
+            ":authority" => "use the header `host` to send an authority other than that of the URL",
             ":method" => "use the method (tare load: -X)",
             ":path" | ":scheme" => "change the URL",
             _ => "remove it",

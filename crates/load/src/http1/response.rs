@@ -65,6 +65,10 @@ impl ParseError {
     /// The error as a fragment of a sentence.
     #[must_use]
     pub fn words(self) -> &'static str {
+        // The limits of these words.
+        const _: () = assert!(
+            HEAD_BYTES_MAX == 64 * 1024 && HEADERS_MAX == 256 && LINE_BYTES_MAX == 32 * 1024
+        );
         match self {
             Self::StatusLine => {
                 "not an HTTP response: expected a status line such as `HTTP/1.1 200 OK`"
@@ -79,9 +83,7 @@ impl ParseError {
                 "an invalid Transfer-Encoding: expected `chunked`, once, in HTTP/1.1, without Content-Length"
             }
             Self::Chunk => "an invalid chunk of a chunked body",
-            Self::HeadTooLarge => {
-                "the head of the response, or its trailers, are larger than 64 KiB"
-            }
+            Self::HeadTooLarge => "the head or the trailers of the response exceed 64 KiB",
             Self::TooManyHeaders => "the response has more than 256 header lines",
             Self::LineTooLong => "a line of the response is longer than 32 KiB",
         }

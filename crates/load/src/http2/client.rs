@@ -166,6 +166,13 @@ impl Client {
         self.streams.live()
     }
 
+    /// How many streams may be open at the same time.
+    #[inline]
+    #[must_use]
+    pub fn streams_max(&self) -> u32 {
+        self.streams_max.min(self.peer.concurrent)
+    }
+
     /// How many more streams may be opened now.
     #[inline]
     #[must_use]
@@ -173,9 +180,7 @@ impl Client {
         if !self.has_peer_settings || self.closing {
             return 0;
         }
-        self.streams_max
-            .min(self.peer.concurrent)
-            .saturating_sub(self.streams.live())
+        self.streams_max().saturating_sub(self.streams.live())
     }
 
     /// Opens a stream for request number `request`. [`Self::free`] must not be 0.

@@ -83,12 +83,14 @@ impl Section {
             return Err(reason);
         }
         if self.bytes > HEADER_LIST_BYTES_MAX {
-            return Err("the head of the response, or its trailers, are larger than 64 KiB");
+            // The limit of these words.
+            const _: () = assert!(HEADER_LIST_BYTES_MAX == 64 * 1024);
+            return Err("the head or the trailers of the response exceed 64 KiB");
         }
         match (s.phase, self.status) {
             (Phase::Head, None) => return Err("a response without `:status`"),
             (Phase::Head, Some(101)) => {
-                return Err("status 101: HTTP/2 has no other protocol to switch to");
+                return Err("status 101: HTTP/2 cannot switch protocols");
             }
             (Phase::Head, Some(100..=199)) if ended => {
                 return Err("the stream ended with an interim response");
@@ -111,7 +113,8 @@ impl Section {
     }
 }
 
-/// Whether the ended response of `s` is complete and fits a request of this `kind`; otherwise why not.
+/// Whether the ended response of `s` is complete and fits a request of this `kind`; otherwise why
+/// not.
 pub(super) fn complete(s: &Stream, kind: RequestKind) -> Result<(), &'static str> {
     if s.phase != Phase::Body {
         return Err("the stream ended without a response");
@@ -128,7 +131,7 @@ pub(super) fn complete(s: &Stream, kind: RequestKind) -> Result<(), &'static str
         }
         Some(0) if s.status != 200 => Err("`grpc-status` 0 in a response whose status is not 200"),
         Some(0) if streaming.one_response() && s.messages.count() != 1 => {
-            Err("`grpc-status` 0 without exactly one message, which the method has")
+            Err("`grpc-status` 0, but not exactly one message: the method returns one")
         }
         Some(0) if !s.messages.at_boundary() => Err("the stream ended within a gRPC message"),
         Some(_) => Ok(()),

@@ -31,7 +31,7 @@ pub(crate) struct LoopStats {
     pub(crate) sent: u64,
     /// Bytes after complete responses, by name index; without those of the warm-up.
     pub(crate) surplus: Vec<(u32, Surplus)>,
-    /// Responses that were refused; without those of the warm-up.
+    /// Responses and connections that were refused; without those of the warm-up.
     pub(crate) refused: Refusals,
     /// Shared with the recorder, which thereby counts the flushes that are still unread.
     unread: Arc<()>,
@@ -112,9 +112,14 @@ impl Recorder {
         self.planned(self.window_start, name);
     }
 
-    /// Whether the slot intended at `at` belongs to the warm-up.
+    /// Closed loop: whether the window has been opened.
+    pub(crate) fn has_opened_window(&self) -> bool {
+        self.before_window == BeforeWindow::InFirstSecond
+    }
+
+    /// Whether what happens at `at`, or to the slot intended at `at`, belongs to the warm-up.
     #[inline]
-    fn in_warm_up(&self, at: u64) -> bool {
+    pub(crate) fn in_warm_up(&self, at: u64) -> bool {
         at < self.window_start && self.before_window == BeforeWindow::InWarmUp
     }
 
@@ -315,22 +320,17 @@ impl Recorder {
         }
     }
 
-    /// Records why the request of `intended` failed, and the first bytes in the place of its response.
+    /// Records why the request intended at `at` failed, or why a connection could carry no requests
+    /// at `at`, and the first bytes instead of a response.
     #[cold]
-    pub(crate) fn refused(&mut self, intended: u64, reason: &'static str, first: FirstBytes) {
-        if !self.in_warm_up(intended) {
-            self.refused_connection(reason, first);
+    pub(crate) fn refused(&mut self, at: u64, reason: &'static str, first: FirstBytes) {
+        if !self.in_warm_up(at) {
+            self.stats.refused.add(Refusal {
+                reason,
+                count: 1,
+                first,
+            });
         }
-    }
-
-    /// Records why a connection cannot carry requests, and the first bytes on it.
-    #[cold]
-    pub(crate) fn refused_connection(&mut self, reason: &'static str, first: FirstBytes) {
-        self.stats.refused.add(Refusal {
-            reason,
-            count: 1,
-            first,
-        });
     }
 
     /// Whether the logs have reached their limit.

@@ -20,7 +20,7 @@ impl FirstBytes {
         self.length += n as u8;
     }
 
-    /// Forgets the response before.
+    /// Forgets the previous response.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.length = 0;

@@ -108,7 +108,7 @@ pub fn assess(result: &LoadResult, not_due: u64, unfinished_ns: u64) -> Verdict 
     saturation(result, &mut findings);
     shortage(result, &mut findings);
     let waste = wasted(result, unfinished_ns);
-    errors(result, not_due, waste, &mut findings);
+    errors(result, not_due, &waste, &mut findings);
     surplus(result, &mut findings);
     redirects(result, &mut findings);
     if result.latency_ns.count < SAMPLES_FOR_P99 {
@@ -251,25 +251,45 @@ fn saturation(result: &LoadResult, findings: &mut Vec<Finding>) {
     }
 }
 
-/// In a closed loop: the share of the time of all requests that those took which did not succeed. Their
-/// number alone hides them: a connection without a response sends one request in each timeout, while
-/// the others send thousands.
-fn wasted(result: &LoadResult, unfinished_ns: u64) -> f64 {
-    if result.mode != Mode::Saturate {
-        return 0.0;
-    }
-    let sum = |s: &LatencySummary| s.mean * s.count as f64;
-    let wasted = sum(&result.error_latency_ns) + unfinished_ns as f64;
-    wasted / (wasted + sum(&result.latency_ns)).max(1.0)
+/// Shares of the time of all requests.
+#[derive(Default)]
+struct Wasted {
+    /// Of the requests that failed.
+    failed: f64,
+    /// Of those that had not ended at the end of the drain.
+    cut: f64,
 }
 
-fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Finding>) {
-    let by_time = grade(wasted, ERRORS_SUSPECT, ERRORS_INVALID);
-    // Stated where it is worse than their number.
-    let of_the_time = |share| match by_time > grade(share, ERRORS_SUSPECT, ERRORS_INVALID) {
-        true => format!(" and {} of the time of all requests", percent(wasted)),
-        false => String::new(),
-    };
+/// In a closed loop: the shares of the time of all requests that those took which did not succeed.
+/// Their number alone hides them: a connection without a response sends one request in each
+/// timeout, while the others send thousands.
+fn wasted(result: &LoadResult, unfinished_ns: u64) -> Wasted {
+    if result.mode != Mode::Saturate {
+        return Wasted::default();
+    }
+    let sum = |s: &LatencySummary| s.mean * s.count as f64;
+    let (failed, cut) = (sum(&result.error_latency_ns), unfinished_ns as f64);
+    let total = (failed + cut + sum(&result.latency_ns)).max(1.0);
+    Wasted {
+        failed: failed / total,
+        cut: cut / total,
+    }
+}
+
+/// The grade of requests that are these shares of the number and of the time of all, and both
+/// shares in words. The share of the time is stated if its grade is worse than that of the share of
+/// requests.
+fn graded_shares(of_requests: f64, of_time: f64) -> (Option<Grade>, String) {
+    let grade = |share| grade(share, ERRORS_SUSPECT, ERRORS_INVALID);
+    let (by_number, by_time) = (grade(of_requests), grade(of_time));
+    let mut words = percent(of_requests);
+    if by_time > by_number {
+        words += &format!(" and {} of the time of all requests", percent(of_time));
+    }
+    (by_number.max(by_time), words)
+}
+
+fn errors(result: &LoadResult, not_due: u64, wasted: &Wasted, findings: &mut Vec<Finding>) {
     let counts = &result.counts;
     let bad = counts.error.saturating_add(counts.timeout);
     // Slots given up because every slot would fail are errors and count as due.
@@ -278,20 +298,15 @@ fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Fin
     let dead = dead_endpoints(result);
     // An endpoint without any success is suspect even when it has few slots.
     let at_least = (!dead.is_empty()).then_some(Grade::Suspect);
-    let by_time_of_errors = by_time.filter(|_| bad > 0);
-    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID)
-        .max(at_least)
-        .max(by_time_of_errors)
-    {
+    let (grade, shares) = graded_shares(share, wasted.failed);
+    if let Some(grade) = grade.max(at_least) {
         let classes: Vec<String> = result
             .errors
             .iter()
             .map(|(class, n)| format!("{class} {n}"))
             .collect();
         let found = format!(
-            "{bad} of {due} requests failed ({}{}): {}{dead}{}{}",
-            percent(share),
-            of_the_time(share),
+            "{bad} of {due} requests failed ({shares}): {}{dead}{}{}",
             classes.join(", "),
             tls_reason(result),
             refused_reason(result)
@@ -306,13 +321,10 @@ fn errors(result: &LoadResult, not_due: u64, wasted: f64, findings: &mut Vec<Fin
     let cut = counts.not_sent.saturating_sub(not_due);
     let cut = counts.in_flight.saturating_add(cut);
     let share = cut as f64 / due.max(1) as f64;
-    let by_time_of_cut = by_time.filter(|_| cut > 0 && bad == 0);
-    if let Some(grade) = grade(share, ERRORS_SUSPECT, ERRORS_INVALID).max(by_time_of_cut) {
-        let found = format!(
-            "{cut} of {due} slots ({}{}) had not ended at the end of the drain",
-            percent(share),
-            of_the_time(share)
-        );
+    let (grade, shares) = graded_shares(share, wasted.cut);
+    if let Some(grade) = grade {
+        let found =
+            format!("{cut} of {due} slots ({shares}) had not ended at the end of the drain");
         findings.push(Finding::new(grade, Reason::DrainCut, found));
     }
 }

@@ -18,6 +18,8 @@ struct Hosts {
     /// Connections and requests by port.
     connections: BTreeMap<u16, u64>,
     requests: BTreeMap<u16, u64>,
+    /// One connection is refused, after this number of others.
+    refuses_after: Option<u64>,
     /// What follows a response.
     after: Option<Step>,
 }
@@ -25,6 +27,14 @@ struct Hosts {
 impl SimServer for Hosts {
     fn connect(&mut self, _now: u64, to: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
         if self.refused.contains(&to.port()) {
+            return Some((1_000, Err(Fault::Refused)));
+        }
+        let opened: u64 = self.connections.values().sum();
+        if self
+            .refuses_after
+            .take_if(|after| opened >= *after)
+            .is_some()
+        {
             return Some((1_000, Err(Fault::Refused)));
         }
         *self.connections.entry(to.port()).or_default() += 1;
@@ -107,6 +117,26 @@ fn the_connections_of_an_address_that_refuses_go_to_the_others_evenly() {
     assert_eq!(hosts.connections, BTreeMap::from([(1, 5), (3, 5)]));
     let (r, _) = run(&of(10), &THREE, refusing(&[1, 2, 3]));
     assert_eq!(errors_of(&r, ErrorClass::ConnectRefused), r.counts.planned);
+}
+
+#[test]
+fn an_address_that_refused_one_connection_is_used_again_after_a_while() {
+    let mut churn = of(3);
+    churn.requests_per_connection = Some(1);
+    churn.duration_ns = 4 * S;
+    let hosts = Hosts {
+        refuses_after: Some(100),
+        ..Hosts::default()
+    };
+    let (r, hosts) = run(&churn, &THREE, hosts);
+    assert_eq!(errors_of(&r, ErrorClass::ConnectRefused), 1);
+    let least = *hosts.requests.values().min().unwrap();
+    // A third of the requests of 3 of the 4 s.
+    assert!(
+        least > 900 && hosts.requests.len() == 3,
+        "{:?}",
+        hosts.requests
+    );
 }
 
 #[test]

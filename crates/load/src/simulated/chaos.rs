@@ -9,6 +9,7 @@ use tare_model::load::{Arrivals, LoadResult, LoadSpec, Mode, RateStep, Trace};
 use tare_model::rng::Rng;
 
 use crate::driver::{ConnId, Driver, Fault};
+use crate::engine::LoopPlan;
 
 use super::driver::{SimDriver, SimServer, Step};
 use super::support::{MS, S, addr, drive, plan};
@@ -154,7 +155,7 @@ pub(crate) fn run_world(
         _ => vec![vec![addr(), "10.0.0.9:80".parse().unwrap()], vec![addr()]],
     };
     let stalls = !driver.stalls.is_empty();
-    let users: u64 = plan(spec, addrs.clone()).origins_of_connections().count() as u64;
+    let users = users(&plan(spec, addrs.clone()));
     let result = drive(&mut driver, spec, addrs, &stop);
     let limit = 4 * S + spec.warmup_ns + spec.duration_ns + spec.timeout_ns + 250 * MS;
     let now = driver.now();
@@ -162,7 +163,8 @@ pub(crate) fn run_world(
     let interrupted = stop.load(Ordering::Relaxed);
     if spec.drain_ns.is_none() && !interrupted {
         let (in_flight, not_sent) = (result.counts.in_flight, result.counts.not_sent);
-        // In a closed loop, a connection that opened only after the window has sent nothing.
+        // In a closed loop, the users of a connection that opened only after the window, or that
+        // has no permission for their streams, have sent nothing.
         let allowed = if spec.mode == Mode::Saturate {
             users
         } else {
@@ -179,6 +181,16 @@ pub(crate) fn run_world(
         assert!(planned >= users, "seed {seed}: {planned} of {users} users");
     }
     result
+}
+
+/// Number of users in a closed loop.
+fn users(plan: &LoopPlan) -> u64 {
+    let origins = plan.origins_of_connections();
+    let users = origins.map(|o| match plan.targets.origins[o].multiplexed {
+        true => u64::from(plan.streams),
+        false => 1,
+    });
+    users.sum()
 }
 
 /// A server that interrupts the generator at the first event at or after `at`.

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
-use tare_model::verdict::Grade;
+use tare_model::load::{Counts, ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
+use tare_model::verdict::{Finding, Grade};
 
 use crate::driver::{ConnId, Driver, Fault};
 use crate::http2::testing as h2;
@@ -211,27 +211,140 @@ fn users_whose_connections_never_open_are_visible() {
             (true, users_on_streams(Protocol::Grpc)),
         ] {
             let r = of_mute(accepts, &s);
-            assert!(
-                r.counts.planned >= u64::from(s.connections),
-                "{:?}",
-                r.counts
-            );
+            assert!(r.counts.planned >= USERS, "{:?}", r.counts);
             let failed =
                 errors_of(&r, ErrorClass::ConnectFailed) + errors_of(&r, ErrorClass::TimeoutUnsent);
             assert_eq!(failed, r.counts.planned, "{:?}", r.errors);
             assert_eq!(r.verdict.grade, Grade::Invalid);
+            // Attempts that end after the run are not named.
+            if timeout_ns < duration_ns && accepts {
+                let [found] = &r.refused[..] else {
+                    panic!("{:?}", r.refused);
+                };
+                assert!(found.reason.starts_with("no SETTINGS"), "{found:?}");
+                let shown = |f: &Finding| f.found.contains(&found.words());
+                assert!(r.verdict.reasons.iter().any(shown), "{:?}", r.verdict);
+            }
         }
     }
 }
 
 #[test]
-fn a_connection_without_permission_for_streams_is_not_sent() {
+fn users_without_permission_for_a_stream_are_not_sent() {
     const MAX_CONCURRENT: u16 = 3;
-    let s = users_on_streams(Protocol::Http2);
-    let answer = |a: Received<'_>| vec![Step::Bytes(MS, h2::ok(a.stream, b"x"))];
-    let (r, _) = run(Script::new(&[(MAX_CONCURRENT, 0)], answer), &s);
-    assert_eq!((r.counts.planned, r.counts.ok), (5, 0), "{:?}", r.counts);
-    assert_eq!(r.verdict.grade, Grade::Invalid);
+    for (permitted, think_ns, warmup_ns) in [(0, 0, 0), (3, 0, 0), (3, 10 * MS, 0), (3, 0, S / 2)] {
+        let s = LoadSpec {
+            think_ns,
+            warmup_ns,
+            ..users_on_streams(Protocol::Http2)
+        };
+        let answer = |a: Received<'_>| vec![Step::Bytes(MS, h2::ok(a.stream, b"x"))];
+        let server = Script::new(&[(MAX_CONCURRENT, permitted)], answer);
+        let (r, _) = run(server, &s);
+        let without = u64::from(5 * (10 - permitted));
+        assert_eq!(r.counts.planned, r.counts.ok + without, "{:?}", r.counts);
+        assert_eq!(r.counts.ok > 0, permitted > 0, "{:?}", r.counts);
+        assert_eq!(errors_of(&r, ErrorClass::TimeoutUnsent), without);
+        let [found] = &r.refused[..] else {
+            panic!("{:?}", r.refused);
+        };
+        assert!(found.reason.contains("--streams"), "{found:?}");
+        assert_eq!((found.count, r.verdict.grade), (5, Grade::Invalid));
+    }
+}
+
+/// Opens each connection, and closes it or makes it useless before the first request.
+struct Fickle(Vec<Step>);
+
+impl SimServer for Fickle {
+    fn connect(&mut self, _: u64, _: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+        Some((MS, Ok(self.0.clone())))
+    }
+}
+
+/// Closes each HTTP/2 connection with its first bytes.
+struct GoesAway;
+
+impl SimServer for GoesAway {
+    fn bytes(&mut self, _: u64, _: (ConnId, u64), bytes: &[u8]) -> Option<Vec<Step>> {
+        let first = [h2::settings(&[]), h2::goaway(0, 0)].concat();
+        let is_preface = bytes.starts_with(b"PRI");
+        Some(
+            is_preface
+                .then(|| Step::Bytes(MS, first))
+                .into_iter()
+                .collect(),
+        )
+    }
+}
+
+#[test]
+fn users_whose_connections_end_before_the_first_request_are_visible() {
+    let all_fail = |r: &LoadResult, class: ErrorClass| {
+        assert!(r.counts.planned >= USERS, "{:?}", r.counts);
+        assert_eq!(errors_of(r, class), r.counts.planned, "{:?}", r.errors);
+        assert_eq!(r.verdict.grade, Grade::Invalid);
+    };
+    for (think_ns, warmup_ns) in [(0, 0), (10 * MS, 0), (0, S / 2), (10 * MS, S / 2)] {
+        let of = |s: LoadSpec| LoadSpec {
+            think_ns,
+            warmup_ns,
+            ..s
+        };
+        for protocol in [Protocol::Http2, Protocol::Grpc] {
+            let (r, _) = run(GoesAway, &of(users_on_streams(protocol)));
+            all_fail(&r, ErrorClass::Closed);
+        }
+        if think_ns == 0 {
+            // Each connection carries a request as soon as it is open.
+            continue;
+        }
+        let (r, _) = run(Fickle(vec![Step::Close(0)]), &of(users()));
+        all_fail(&r, ErrorClass::Closed);
+        let greeting = b"220 mail ESMTP\r\n".to_vec();
+        let (r, _) = run(Fickle(vec![Step::Bytes(0, greeting)]), &of(users()));
+        all_fail(&r, ErrorClass::BadResponse);
+    }
+}
+
+#[test]
+fn a_user_whose_first_attempt_outlasts_the_window_is_counted() {
+    /// Refuses all connections before the window, and completes none from then on.
+    struct Late {
+        from: u64,
+    }
+    impl SimServer for Late {
+        fn connect(&mut self, now: u64, _: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+            match now < self.from {
+                true => Some((MS, Err(Fault::Refused))),
+                false => Some((S, Ok(Vec::new()))),
+            }
+        }
+    }
+    let s = LoadSpec {
+        warmup_ns: S,
+        duration_ns: 100 * MS,
+        timeout_ns: 5 * S,
+        ..users()
+    };
+    let plan = super::support::plan(&s, vec![vec![addr()]]);
+    let mut driver = SimDriver::new(Late {
+        from: 2 * S + S / 2,
+    });
+    let mut counts = Counts::default();
+    let mut sink = |flush: crate::engine::Flush| {
+        let seconds = flush.stats.seconds.iter();
+        seconds.for_each(|(_, page)| counts.add(&page.counts));
+    };
+    let mut engine = crate::engine::Engine::new(&mut driver, &plan, &mut sink);
+    engine.open_all(100 * MS, &AtomicBool::new(false));
+    let start = S + S / 2;
+    engine.run(start, &AtomicBool::new(false));
+    assert_eq!(
+        (counts.planned, counts.not_sent),
+        (USERS, USERS),
+        "{counts:?}"
+    );
 }
 
 #[test]

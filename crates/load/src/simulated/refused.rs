@@ -11,7 +11,7 @@ use crate::http2::testing as h2;
 
 use super::driver::{SimDriver, SimServer, Step};
 use super::script::{Received, Script};
-use super::support::{MS, addr, drive, errors_of, ok_response, spec};
+use super::support::{MS, S, addr, drive, errors_of, ok_response, spec};
 
 /// Answers every request with the same bytes, in pieces, and then possibly closes the connection.
 struct Canned {
@@ -49,15 +49,15 @@ fn run(server: impl SimServer, s: &LoadSpec) -> LoadResult {
 /// Runs a server that answers with `bytes`, whole and in pieces, in both loops. All requests must be
 /// refused in `class`, for a reason that contains `words`, after bytes that begin with `first`.
 fn refused(bytes: &[u8], closes: bool, class: ErrorClass, words: &str, first: &str) {
-    let whole = vec![bytes.to_vec()];
+    let mut ways = vec![vec![bytes.to_vec()]];
     let mut pieces: Vec<Vec<u8>> = bytes.iter().take(60).map(|b| vec![*b]).collect();
     pieces.push(bytes.iter().skip(60).copied().collect());
     // The first byte of another protocol ends the connection, before it can be named.
     let splits = bytes.starts_with(b"HTTP/1.");
-    for pieces in [Some(whole), splits.then_some(pieces)]
-        .into_iter()
-        .flatten()
-    {
+    if splits {
+        ways.push(pieces);
+    }
+    for pieces in ways {
         for mode in [few().mode, Mode::Saturate] {
             let s = LoadSpec { mode, ..few() };
             let pieces = pieces.clone();
@@ -135,6 +135,34 @@ fn a_greeting_before_the_first_request_is_named() {
         let found = r.refused.iter().find(|f| f.reason.contains(words));
         let found = found.unwrap_or_else(|| panic!("{words}: {:?}", r.refused));
         assert_eq!(found.first_bytes, greeting.escape_ascii().to_string());
+    }
+}
+
+#[test]
+fn connections_that_were_refused_in_the_warm_up_are_not_counted() {
+    /// Greets the connections of the first half of the warm-up.
+    struct Early;
+    impl SimServer for Early {
+        fn connect(&mut self, now: u64, _: SocketAddr) -> Option<(u64, Result<Vec<Step>, Fault>)> {
+            let greeting = Step::Bytes(0, b"220 mail ESMTP\r\n".to_vec());
+            let greets = now < 4 * S;
+            Some((MS, Ok(greets.then_some(greeting).into_iter().collect())))
+        }
+
+        fn request(&mut self, _: u64, _: SocketAddr, _: &[u8]) -> Vec<Step> {
+            vec![Step::Bytes(MS, ok_response("x"))]
+        }
+    }
+    for mode in [few().mode, Mode::Saturate] {
+        let s = LoadSpec {
+            warmup_ns: 4 * S,
+            think_ns: if mode == Mode::Saturate { MS } else { 0 },
+            mode,
+            ..few()
+        };
+        let r = run(Early, &s);
+        assert_eq!(r.counts.ok, r.counts.planned, "{:?}", r.errors);
+        assert!(r.refused.is_empty(), "{:?}", r.refused);
     }
 }
 

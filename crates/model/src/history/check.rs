@@ -11,8 +11,6 @@ const NAME_MAX: usize = 200;
 const TEXT_MAX: usize = 2_000;
 /// Largest value: bytes and nanoseconds above it do not exist.
 const VALUE_MAX: f64 = 1e18;
-/// Largest ratio, and inverse of the smallest.
-const RATIO_MAX: f64 = 1e9;
 
 /// The figures of a history, with their units.
 const FIGURES: [(&str, &str); 6] = [
@@ -29,6 +27,11 @@ const FIGURES: [(&str, &str); 6] = [
 pub fn unit_of(what: &str) -> Option<&'static str> {
     let figure = FIGURES.iter().find(|(name, _)| *name == what);
     figure.map(|(_, unit)| *unit)
+}
+
+impl HistoryFigure {
+    /// Largest ratio, and inverse of the smallest.
+    pub const RATIO_MAX: f64 = 1e9;
 }
 
 impl HistoryEntry {
@@ -118,7 +121,7 @@ fn check_values(place: &str, figure: &HistoryFigure) -> Result<(), String> {
             "{place}.value: found {value:e}, expected 0 to {VALUE_MAX:e}"
         ));
     }
-    let most = RATIO_MAX.ln();
+    let most = HistoryFigure::RATIO_MAX.ln();
     let ratios = [
         ("log_ratio", figure.log_ratio),
         ("low", figure.low),

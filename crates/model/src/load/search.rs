@@ -54,12 +54,14 @@ const LONGER_MAX: u64 = 10;
 /// Fewest steps of a search that can find something: one that meets the objectives, one that misses them, and one
 /// between the two.
 const STEPS_MIN: u64 = 3;
+/// Part of a request by which rounding may reduce the number of requests of a step.
+const ROUNDING: f64 = 1e-6;
 
 /// The length of a step: the requested one, or the one that the rarest percentile needs at that rate.
 #[must_use]
 pub fn step_length_ns(asked_ns: u64, samples: u64, rate_rps: f64) -> u64 {
     let needed_ns = samples as f64 / rate_rps * 1e9;
-    (needed_ns as u64).clamp(asked_ns, asked_ns.saturating_mul(LONGER_MAX))
+    (needed_ns.ceil() as u64).clamp(asked_ns, asked_ns.saturating_mul(LONGER_MAX))
 }
 
 /// The times and rates of a search.
@@ -105,7 +107,7 @@ impl SearchLimits {
             let ns = (requests / rate_rps * 1e9 / LONGER_MAX as f64).ceil();
             exact_duration((ns as u64).div_ceil(1_000_000).saturating_mul(1_000_000))
         };
-        if requests(self.min_rps) < 1.0 {
+        if requests(self.min_rps) + ROUNDING < 1.0 {
             let found = format!(
                 "steps of {step}, at most {LONGER_MAX} times longer, send no request at the lowest rate of {} rps, \
                  expected steps of at least {}",
@@ -114,7 +116,7 @@ impl SearchLimits {
             );
             return Err((SearchSetting::Step, found));
         }
-        if requests(self.max_rps) < self.samples as f64 {
+        if requests(self.max_rps) + ROUNDING < self.samples as f64 {
             let found = format!(
                 "steps of {step}, at most {LONGER_MAX} times longer, send {:.0} requests at the highest rate of {} rps, \
                  but the objectives need {}, expected steps of at least {}",
@@ -233,16 +235,48 @@ mod tests {
         assert_eq!(step_length_ns(2 * SECOND_NS, 300, 1.0), 20 * SECOND_NS);
     }
 
-    #[test]
-    fn a_search_that_cannot_have_a_result_is_refused() {
-        let good = SearchLimits {
+    fn good() -> SearchLimits {
+        SearchLimits {
             min_rps: 1.0,
             start_rps: 100.0,
             max_rps: 1e6,
             samples: 299,
             step_ns: 2 * SECOND_NS,
             budget_ns: 90 * SECOND_NS,
+        }
+    }
+
+    #[test]
+    fn a_step_that_is_lengthened_has_enough_requests_at_every_rate() {
+        // From the lowest rate at which ten times the length is enough to that at which the
+        // requested one is.
+        for rate_rps in (1_501..14_950).map(|hundredths| f64::from(hundredths) / 100.0) {
+            let limits = SearchLimits {
+                min_rps: rate_rps / 10.0,
+                start_rps: rate_rps,
+                max_rps: rate_rps,
+                ..good()
+            };
+            assert_eq!(limits.check(), Ok(()), "{rate_rps} rps");
+            let one = SearchLimits {
+                min_rps: rate_rps / 100.0,
+                samples: 1,
+                ..limits
+            };
+            assert_eq!(one.check(), Ok(()), "{rate_rps} rps");
+        }
+        let low = SearchLimits {
+            start_rps: 14.9,
+            max_rps: 14.9,
+            ..good()
         };
+        let (_, found) = low.check().unwrap_err();
+        assert!(found.contains("send 298 requests"), "{found}");
+    }
+
+    #[test]
+    fn a_search_that_cannot_have_a_result_is_refused() {
+        let good = good();
         assert_eq!(good.check(), Ok(()));
         let wrong = |limits: SearchLimits| limits.check().unwrap_err();
         let (setting, found) = wrong(SearchLimits { step_ns: 1, ..good });

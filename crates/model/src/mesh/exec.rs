@@ -32,7 +32,8 @@ impl ExecSidecar {
         if self.command.first().is_none_or(String::is_empty) {
             return Err("found no `command`, expected a program and its arguments".to_owned());
         }
-        let missing = |word: &&&str| !self.command[1..].iter().any(|a| a.contains(**word));
+        let is_in = |a: &String, word: &str| fill(a, &[(word, "")]) != *a;
+        let missing = |word: &&&str| !self.command[1..].iter().any(|a| is_in(a, word));
         match [LISTEN, UPSTREAM].iter().find(missing) {
             None => Ok(()),
             Some(word) => Err(format!(
@@ -50,20 +51,38 @@ impl ExecSidecar {
     /// The program and the arguments of a sidecar.
     #[must_use]
     pub fn run(&self, places: &ExecPlaces<'_>) -> Vec<String> {
-        let filled = |a: &String| {
-            let a = a
-                .replace(LISTEN, places.listen)
-                .replace(UPSTREAM, places.upstream);
-            a.replace(DIR, places.dir).replace(NAME, places.name)
+        // Without a slash, the program would be searched in the PATH.
+        let program = match self.program().contains('/') {
+            true => self.program().to_owned(),
+            false => format!("./{}", self.program()),
         };
-        let arguments = self.command.iter().skip(1).map(filled);
-        self.command
-            .iter()
-            .take(1)
-            .cloned()
-            .chain(arguments)
-            .collect()
+        let values = [
+            (LISTEN, places.listen),
+            (UPSTREAM, places.upstream),
+            (DIR, places.dir),
+            (NAME, places.name),
+        ];
+        let arguments = self.command.iter().skip(1).map(|a| fill(a, &values));
+        std::iter::once(program).chain(arguments).collect()
     }
+}
+
+/// Replaces each place in an argument by its value. After `$` it is a variable of a shell:
+/// `${dir}`.
+fn fill(argument: &str, values: &[(&str, &str)]) -> String {
+    let (mut filled, mut rest) = (String::new(), argument);
+    while let Some(start) = rest.find('{') {
+        filled += &rest[..start];
+        rest = &rest[start..];
+        let mut places = values.iter().filter(|_| !filled.ends_with('$'));
+        let (length, value) = match places.find(|(place, _)| rest.starts_with(place)) {
+            Some((place, value)) => (place.len(), *value),
+            None => (1, "{"),
+        };
+        filled += value;
+        rest = &rest[length..];
+    }
+    filled + rest
 }
 
 /// What the places in the arguments of a sidecar stand for.
@@ -108,6 +127,20 @@ mod tests {
                 "/tmp/a/shop-0-front"
             ]
         );
+        let inner = exec(&[
+            "proxy",
+            "sh -c 'p ${dir} {{dir}} ${{name} {other}' {",
+            "${listen}",
+        ]);
+        assert_eq!(
+            inner.run(&places),
+            [
+                "./proxy",
+                "sh -c 'p ${dir} {/tmp/a} ${shop-0-front {other}' {",
+                "${listen}"
+            ]
+        );
+        assert!(inner.check().is_err());
         let found = exec(&["./proxy", "{listen}"]).check().unwrap_err();
         assert!(found.starts_with("found no `{upstream}`"), "{found}");
         assert!(exec(&[]).check().is_err());

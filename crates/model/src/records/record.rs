@@ -125,7 +125,8 @@ pub struct Progress {
 pub struct Interval {
     /// Index of the second by *intended* time, from 0.
     pub second: u32,
-    /// Slots by outcome, by intended time. `planned` is set once, by the second's first record.
+    /// Slots by outcome, by intended time. `planned` is set by the second's first record; in a
+    /// closed loop, later records add the users whose connection did not open.
     pub counts: Counts,
     /// Requests whose bytes left in this second (by sent time).
     pub sent: u64,

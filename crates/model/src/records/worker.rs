@@ -89,8 +89,8 @@ pub struct WatchedProcess {
     /// Node and id of the container, as `NODE/ID`; absent for a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// Whether only the processes below it are watched, also those that start later: it keeps a program, and is none of its
-    /// processes. Not for a container.
+    /// Whether only the processes below this one are watched, including later ones. The process
+    /// itself is only the keeper. Not for a container.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_below: bool,
 }

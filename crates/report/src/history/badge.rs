@@ -1,15 +1,17 @@
 //! The badge of a history.
 
 use tare_analysis::history::ENTRIES_LASTING;
-use tare_model::history::HistorySeries;
+use tare_model::history::{HistoryEntry, HistorySeries};
+
+use super::tables::entries_min;
 
 /// Returns a badge: an SVG image with the number of changes for the worse that nobody accepted.
 #[must_use]
-pub fn render_badge(series: &[HistorySeries]) -> String {
+pub fn render_badge(entries: &[HistoryEntry], series: &[HistorySeries]) -> String {
     let worse = series.iter().filter(|s| s.open.is_some()).count();
-    let longest = series.iter().map(|s| s.points.len()).max();
+    let latest = entries.last().map(|e| entries_min(series, &e.id));
     let (word, colour) = match worse {
-        0 if longest.unwrap_or(0) < ENTRIES_LASTING => ("too few entries".to_owned(), "#5a6068"),
+        0 if latest.unwrap_or(0) < ENTRIES_LASTING => ("too few entries".to_owned(), "#5a6068"),
         0 => ("steady".to_owned(), "#00734f"),
         1 => ("1 change".to_owned(), "#b3261e"),
         n => (format!("{n} changes"), "#b3261e"),

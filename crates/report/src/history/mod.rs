@@ -6,3 +6,4 @@ pub(crate) mod tables;
 
 pub use badge::render_badge;
 pub use store::{HistoryDir, HistoryError};
+pub use tables::entries_min;

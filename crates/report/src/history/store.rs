@@ -44,6 +44,14 @@ pub enum HistoryError {
     /// The annotations are invalid.
     #[error("{0}")]
     Annotations(String),
+    /// An entry that would be skipped when it is read.
+    #[error("cannot add the entry {id}: {found}")]
+    Entry {
+        /// Its id.
+        id: String,
+        /// The place in the entry, what was found there, and what was expected.
+        found: String,
+    },
 }
 
 impl HistoryDir {
@@ -87,8 +95,12 @@ impl HistoryDir {
     /// is replaced. The file is complete or absent, whatever interrupts this.
     ///
     /// # Errors
-    /// If a file cannot be written.
+    /// If the entry is invalid, or a file cannot be written.
     pub fn add(dir: &Path, entry: &HistoryEntry) -> Result<PathBuf, HistoryError> {
+        entry.check().map_err(|found| HistoryError::Entry {
+            id: entry.id.clone(),
+            found,
+        })?;
         let folder = Self::folder(dir);
         let path = folder.join(format!("{}.json", entry.id));
         let partial = folder.join(format!(".{}.{}.partial", entry.id, std::process::id()));

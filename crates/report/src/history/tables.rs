@@ -52,25 +52,47 @@ impl HistoryGroup<'_> {
         let first = self.entries[0];
         format!("Plan {} on {}", first.plan, first.host)
     }
-}
 
-impl HistoryGroup<'_> {
+    /// The series with their tables.
+    fn series(&self) -> impl Iterator<Item = (&HistoryTable<'_>, &HistorySeries)> {
+        let tables = self.tables.iter();
+        tables.flat_map(|t| t.series.iter().map(move |s| (t, *s)))
+    }
+
+    /// See [`entries_min`], for the latest entry.
+    pub(crate) fn entries_min(&self) -> usize {
+        let latest = self.entries.last().map_or("", |e| &e.id);
+        entries_min(self.series().map(|(_, s)| s), latest)
+    }
+
     /// Says that there are too few entries to find a change that is not large, and which figures differ although no
     /// change was found; `None` with enough entries.
     pub(crate) fn few_words(&self) -> Option<String> {
-        let count = self.entries.len();
-        if count >= ENTRIES_LASTING {
+        let (all, latest) = (self.entries.len(), self.entries.last()?);
+        let count = |variant: &str| {
+            let of = self.series().map(|(_, s)| s);
+            entries_min(of.filter(|s| s.key.variant == variant), &latest.id)
+        };
+        let variants = latest.variants.iter().map(|v| (&v.name, count(&v.name)));
+        // Those without a series, such as the anchor, have 0.
+        let few: Vec<_> = variants
+            .filter(|(_, n)| (1..ENTRIES_LASTING).contains(n))
+            .collect();
+        if few.is_empty() && all >= ENTRIES_LASTING {
             return None;
         }
-        let series = self
-            .tables
-            .iter()
-            .flat_map(|t| t.series.iter().map(move |s| (t, s)));
-        let drift = |(table, series): (&HistoryTable<'_>, &&HistorySeries)| {
+        let counts = match few.iter().all(|(_, n)| *n == all) {
+            true => format!(": {all}"),
+            false => {
+                let few = few.iter().map(|(name, n)| format!(" of {name}: {n}"));
+                few.collect::<Vec<_>>().join(",")
+            }
+        };
+        let drift = |(table, series): (&HistoryTable<'_>, &HistorySeries)| {
             let ratio = figures::significant(series.drift?);
             Some(format!("{} of {} x{ratio}", table.name, series.key.variant))
         };
-        let drifts: Vec<String> = series.filter_map(drift).collect();
+        let drifts: Vec<String> = self.series().filter_map(drift).collect();
         let found = match drifts.is_empty() {
             true => String::new(),
             false => format!(
@@ -79,9 +101,16 @@ impl HistoryGroup<'_> {
             ),
         };
         Some(format!(
-            "Entries: {count}. They are too few to find any but large changes; that takes {ENTRIES_LASTING}.{found}"
+            "Entries{counts}. With fewer than {ENTRIES_LASTING} entries, only large changes can be found.{found}"
         ))
     }
+}
+
+/// The number of points of the shortest of the `series` with this entry; 0 without one.
+pub fn entries_min<'a>(series: impl IntoIterator<Item = &'a HistorySeries>, entry: &str) -> usize {
+    let series = series.into_iter();
+    let with_entry = series.filter(|s| s.points.iter().any(|p| p.entry == entry));
+    with_entry.map(|s| s.points.len()).min().unwrap_or(0)
 }
 
 /// One table: a figure under a load, of one plan on one host.

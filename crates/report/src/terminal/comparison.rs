@@ -1,6 +1,6 @@
 //! Two runs side by side.
 
-use tare_analysis::compare::threshold::responses_needed;
+use tare_analysis::compare::threshold::{Threshold, responses_needed};
 use tare_analysis::figures;
 use tare_model::summary::comparison::{
     Change, ComparedCell, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
@@ -118,7 +118,7 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
             ThresholdResult::NotExceeded => GREEN,
             ThresholdResult::NotChecked => YELLOW,
         };
-        out.wrapped(code, &judgement(judged), "", "  ");
+        out.wrapped(code, &judgement(judged, &comparison.cells), "", "  ");
     }
     out.text
 }
@@ -142,8 +142,8 @@ fn row(out: &mut Output, change: &Change) {
     out.line(&format!("{line}{words}"));
 }
 
-/// Returns whether a threshold is exceeded, and by which figure.
-pub(super) fn judgement(judged: &Judged) -> String {
+/// Returns whether a threshold is exceeded, and by which figure of `cells`.
+pub(super) fn judgement(judged: &Judged, cells: &[ComparedCell]) -> String {
     let by = match judged.judged_by {
         JudgedBy::Bound => "lower end of the interval",
         JudgedBy::Estimate => "estimate",
@@ -156,8 +156,12 @@ pub(super) fn judgement(judged: &Judged) -> String {
     };
     match judged.found {
         None => {
-            let figure = judged.threshold.split(':').next().unwrap_or_default();
-            let needed = responses_needed(figure.trim());
+            let threshold: Option<Threshold> = judged.threshold.parse().ok();
+            let figure = threshold.as_ref().map_or("", Threshold::figure);
+            let of = |c: &&ComparedCell| (&c.mesh, &c.load) == (&judged.mesh, &judged.load);
+            let mut changes = cells.iter().filter(of).flat_map(|c| &c.changes);
+            let has = changes.any(|c| c.ratio.what == figure);
+            let needed = responses_needed(figure).filter(|_| !has);
             let needed = needed.map_or(String::new(), |needed| format!("; {needed}"));
             format!(
                 "{result} {place}: it needs at least 2 blocks with this figure in each run{needed}"

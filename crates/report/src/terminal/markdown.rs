@@ -35,7 +35,11 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
         .iter()
         .filter(|j| j.result != ThresholdResult::NotExceeded)
     {
-        let _ = writeln!(out, "- **{}**", escaped(&judgement(judged)));
+        let _ = writeln!(
+            out,
+            "- **{}**",
+            escaped(&judgement(judged, &comparison.cells))
+        );
     }
     for warning in &comparison.warnings {
         let _ = writeln!(out, "- :warning: {}", escaped(warning));

@@ -26,7 +26,7 @@ pub(super) struct Findings {
     pub(super) verdict: Vec<Finding>,
     pub(super) failure: Option<String>,
     /// Whether another attempt most likely fails in the same way, after a long wait.
-    pub(super) lasts: bool,
+    pub(super) is_permanent: bool,
     pub(super) interrupted: bool,
 }
 
@@ -36,7 +36,7 @@ impl Findings {
         let found = error.to_string();
         self.events.push(event(EventKind::NotStarted, "", &found));
         self.failure = Some(found);
-        self.lasts = matches!(error, EnvironmentError::NotReady { .. });
+        self.is_permanent = matches!(error, EnvironmentError::NotReady { .. });
     }
 
     /// Data of the trial are missing or damaged.

@@ -290,7 +290,7 @@ impl<E: Environment> Trials<'_, E> {
             TrialEnd::Done {
                 result,
                 failure,
-                lasts,
+                is_permanent,
             } => {
                 self.done += 1;
                 self.observer.update(Update::Done(&result));
@@ -300,7 +300,7 @@ impl<E: Environment> Trials<'_, E> {
                 };
                 self.failures += 1;
                 let name = &result.trial.mesh.name;
-                if lasts && !self.was_measured(name) {
+                if is_permanent && !self.was_measured(name) {
                     let name = name.clone();
                     return Err(RunError::NotReady { name, last });
                 }

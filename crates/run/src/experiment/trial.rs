@@ -29,7 +29,7 @@ pub(super) enum TrialEnd {
         /// Set when the trial failed before measurement.
         failure: Option<String>,
         /// Whether the failure most likely repeats, after a long wait.
-        lasts: bool,
+        is_permanent: bool,
     },
 }
 
@@ -296,6 +296,6 @@ pub(super) fn finish(
     Ok(TrialEnd::Done {
         result,
         failure: findings.failure,
-        lasts: findings.lasts,
+        is_permanent: findings.is_permanent,
     })
 }

@@ -96,7 +96,7 @@ impl Launch<'_> {
         self.spawn_kept(command)
     }
 
-    /// Starts a keeper. It ends by itself, and must do so before it is gone.
+    /// Starts a keeper. Not killed on drop: a killed keeper could not end its processes.
     fn spawn_kept(self, mut command: Command) -> io::Result<Process> {
         command.kill_on_drop(false);
         let mut process = self.start(command)?;
@@ -219,8 +219,9 @@ impl Process {
     }
 }
 
-/// Ends all processes: sends SIGTERM (or what ends the program), waits for at most [`GRACE`], and kills the rest. Returns the
-/// names of those that could not be killed, and what programs have left, by the name of the program.
+/// Ends all processes: sends SIGTERM (or what ends the program), waits for at most [`GRACE`], and
+/// kills the rest. Returns the names of those that could not be killed, and which programs and
+/// processes of theirs were ended by force.
 pub(crate) async fn end_all(mut processes: Vec<Process>) -> Ended {
     let (begun, count) = (Instant::now(), processes.len());
     processes.iter().for_each(Process::terminate);
@@ -231,6 +232,13 @@ pub(crate) async fn end_all(mut processes: Vec<Process>) -> Ended {
         let mut has_ended = tokio::time::timeout_at(deadline, process.child.wait()).await;
         if has_ended.is_err() && process.is_keeper {
             process.signal(keeper::AT_ONCE);
+            let signal = match process.end {
+                Signal::INT => "SIGINT",
+                _ => "SIGTERM",
+            };
+            let within_s = GRACE.as_secs();
+            let found = format!("did not end within {within_s} s of {signal}; tare killed it");
+            ended.forced.push((process.name.clone(), found));
             has_ended = tokio::time::timeout(2 * GRACE, process.child.wait()).await;
         }
         if has_ended.is_err() {
@@ -247,7 +255,7 @@ pub(crate) async fn end_all(mut processes: Vec<Process>) -> Ended {
         }
         let left = process.left().into_iter();
         ended
-            .left
+            .forced
             .extend(left.map(|left| (process.name.clone(), left)));
     }
     tracing::debug!(count, elapsed = ?begun.elapsed(), "processes ended");
@@ -259,6 +267,6 @@ pub(crate) async fn end_all(mut processes: Vec<Process>) -> Ended {
 pub(crate) struct Ended {
     /// Those that could not be ended.
     pub(crate) running: Vec<String>,
-    /// Names of programs, and a process that each has left.
-    pub(crate) left: Vec<(String, String)>,
+    /// Names of programs, and how they or the processes that they have left were ended by force.
+    pub(crate) forced: Vec<(String, String)>,
 }

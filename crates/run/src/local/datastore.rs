@@ -14,6 +14,7 @@ use tare_model::trial::{Event, EventKind};
 
 use super::Local;
 use super::child::{Launch, Process};
+use super::keeper;
 use super::probe::{self, ProbeError, Response, Tls};
 use super::scratch::Scratch;
 use super::sockets;
@@ -224,7 +225,12 @@ impl Running {
     /// Kills the processes that work in the directory of a datastore that was ended. Returns an event for each.
     pub(super) fn end(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (name, data) in std::mem::take(&mut self.0) {
+        let all = std::mem::take(&mut self.0);
+        let left = all
+            .iter()
+            .flat_map(|(_, data)| sockets::working_in(data.path()));
+        keeper::end_keepers(left);
+        for (name, data) in all {
             for pid in sockets::working_in(data.path()) {
                 sockets::kill(pid);
                 let found = format!("left the process {pid} when it ended; tare killed it");

@@ -56,11 +56,13 @@ pub struct LocalDeployment {
     pub(super) features: FeatureChecks,
     /// Folder of logs.
     pub(super) logs: PathBuf,
+    /// The access logs among them, whose lines are counted.
+    pub(super) access_logs: Vec<PathBuf>,
     /// Folder of configurations, saved with the trial.
     pub(super) config: PathBuf,
     /// Events of the trial that are not yet reported.
     pub(super) remarks: Vec<Event>,
-    pub(super) _scratch: Scratch,
+    pub(super) scratch: Scratch,
 }
 
 /// Maximum number of programs whose logs are in a message.

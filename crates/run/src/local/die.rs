@@ -17,6 +17,9 @@ use std::process::Command;
 
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::proc::tree;
 
 /// Name of the hidden command.
 const EXEC_COMMAND: &str = "__exec";
@@ -124,6 +127,24 @@ pub fn exec(
     )))
 }
 
+/// Makes this process receive SIGCHLD, if whoever started it made it ignore that signal: the kernel
+/// would then drop the ends of its children before anybody can wait for them. Its children start
+/// with the default. Call it before the first child starts.
+///
+/// # Errors
+/// When the signal cannot be received.
+pub fn heed_children() -> io::Result<()> {
+    if tree::ignores_children(std::process::id()) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        let _inside = runtime.enter();
+        // The handler stays after this.
+        drop(signal(SignalKind::child())?);
+    }
+    Ok(())
+}
+
 pub(super) fn die_with(parent: u32, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))
         .map_err(|e| io::Error::other(format!("failed to request the parent-death signal: {e}")))?;
@@ -144,6 +165,36 @@ pub(super) fn die_with(parent: u32, signal: Signal) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Runs itself again in a process that ignores SIGCHLD.
+    #[test]
+    fn the_end_of_a_child_is_found_even_if_sigchld_was_ignored() {
+        const INSIDE: &str = "TARE_TEST_INSIDE";
+        if std::env::var_os(INSIDE).is_some() {
+            assert!(tree::ignores_children(std::process::id()));
+            heed_children().unwrap();
+            assert!(!tree::ignores_children(std::process::id()));
+            let status = Command::new("grep")
+                .args(["-q", "^SigIgn:.*[02468ace]....$", "/proc/self/status"])
+                .status();
+            assert!(status.unwrap().success(), "its child ignores the signal");
+            return;
+        }
+        let script = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
+                      os.execv(sys.argv[1], sys.argv[1:])";
+        let name = "the_end_of_a_child_is_found_even_if_sigchld_was_ignored";
+        let again = Command::new("python3")
+            .args(["-c", script])
+            .arg(std::env::current_exe().unwrap())
+            .arg(format!("local::die::tests::{name}"))
+            .args(["--exact", "--nocapture"])
+            .env(INSIDE, "1")
+            .output()
+            .unwrap();
+        assert!(again.status.success(), "{again:?}");
+        let text = String::from_utf8_lossy(&again.stdout).into_owned();
+        assert!(text.contains("1 passed"), "{text}");
+    }
 
     #[test]
     fn a_foreign_program_does_not_inherit_another_parent() {

@@ -2,7 +2,8 @@
 //! the program: the kernel gives it the processes that leave their parents (`PR_SET_CHILD_SUBREAPER`), and it ends all of
 //! them after the program, or when tare ends.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::thread;
@@ -13,13 +14,15 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::child::GRACE;
-use super::die::{Conduct, die_with, exec_command};
+use super::die::{Conduct, die_with, exec_command, heed_children};
 use super::sockets;
 use crate::proc::tree;
 
 /// The signal after which a keeper ends everything at once. The kernel sends it when tare ends.
 pub(super) const AT_ONCE: rustix::process::Signal = rustix::process::Signal::USR1;
-/// Time between two looks at processes that are about to end.
+/// Name of the process. So that `pkill tare` does not kill the keepers.
+const NAME: &CStr = c"keeper";
+/// Interval between two checks whether processes have ended.
 const POLL: Duration = Duration::from_millis(2);
 /// Begins a line in the log of a program about a process that it has left.
 const LEFT: &str = "tare: left the process ";
@@ -35,8 +38,8 @@ pub fn keep(
     program: &OsStr,
     arguments: &[OsString],
 ) -> io::Result<u8> {
-    // Not `tare`: whoever kills all processes of this name still lets the keepers do their work.
-    rustix::thread::set_name(c"keeper")?;
+    rustix::thread::set_name(NAME)?;
+    heed_children()?;
     let signals: SigSet = [
         Signal::SIGTERM,
         Signal::SIGINT,
@@ -59,7 +62,7 @@ pub fn keep(
     // The standard library unblocks all signals in the new process.
     std::os::unix::process::CommandExt::process_group(command.args(arguments), 0);
     let main = Pid::from_raw(command.spawn()?.id().cast_signed());
-    let mut was_asked = false;
+    let (mut was_asked, mut is_forced) = (false, false);
     let status = loop {
         match signals.wait()? {
             Signal::SIGCHLD => {
@@ -67,7 +70,10 @@ pub fn keep(
                     break status;
                 }
             }
-            Signal::SIGUSR1 => break end_at_once(main, conduct),
+            Signal::SIGUSR1 => {
+                is_forced = true;
+                break end_at_once(main, conduct);
+            }
             signal => {
                 was_asked = true;
                 let _ = nix::sys::signal::killpg(main, signal);
@@ -81,18 +87,46 @@ pub fn keep(
             !living().any(|pid| is_in_group(pid, main))
         });
     }
-    for pid in living() {
-        let words = format!("{LEFT}{pid} ({})\n", sockets::command_line(pid));
-        let _ = io::stderr().write_all(words.as_bytes());
+    // Those of a program that was not left time to end them are not worth a message.
+    for pid in living().filter(|_| !is_forced) {
+        let _ = io::stderr().write_all(left_line(pid).as_bytes());
     }
     kill_all(main);
     Ok(leave(status))
+}
+
+/// The line for the log about a process that a program has left. The last line before it may have
+/// no end.
+fn left_line(pid: u32) -> String {
+    format!("\n{LEFT}{pid} ({})\n", sockets::command_line(pid))
 }
 
 /// The processes of a log that a keeper has found left, for messages.
 pub(super) fn left(log: &str) -> impl Iterator<Item = String> {
     let lines = log.lines().filter_map(|line| line.strip_prefix(LEFT));
     lines.map(|process| format!("left the process {process} when it ended; tare killed it"))
+}
+
+/// Ends those of these processes that are keepers, which end everything below them first. What is
+/// left after a while is for the caller.
+pub(super) fn end_keepers(pids: impl IntoIterator<Item = u32>) {
+    let mut keepers: Vec<u32> = pids.into_iter().filter(|pid| is_keeper(*pid)).collect();
+    for pid in &keepers {
+        sockets::signal(*pid, AT_ONCE);
+    }
+    // Each waits for its program, and then for everything else.
+    for _ in 0..2 {
+        wait_until(|| {
+            keepers.retain(|pid| is_keeper(*pid) && tree::is_living(*pid));
+            keepers.is_empty()
+        });
+    }
+}
+
+/// Whether a process is a keeper.
+pub(super) fn is_keeper(pid: u32) -> bool {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.strip_suffix(b"\n") == Some(NAME.to_bytes())
 }
 
 /// Waits for the children that have ended. Returns how the program ended, if it is among them.
@@ -120,7 +154,7 @@ fn is_in_group(pid: u32, group: Pid) -> bool {
 }
 
 /// Returns whether it became true within [`GRACE`].
-fn wait_until(mut what: impl FnMut() -> bool) -> bool {
+pub(super) fn wait_until(mut what: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + GRACE;
     loop {
         if what() {
@@ -173,5 +207,20 @@ fn leave(status: WaitStatus) -> u8 {
             u8::try_from(128 + signal as i32).unwrap_or(1)
         }
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_about_a_process_is_found_after_output_without_an_end() {
+        let pid = std::process::id();
+        let log = format!("started\nlistening{0}{0}", left_line(pid));
+        let line = sockets::command_line(pid);
+        let expected = format!("left the process {pid} ({line}) when it ended; tare killed it");
+        let found: Vec<String> = left(&log).collect();
+        assert_eq!(found, [expected.clone(), expected]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Number of bytes at the end of a log that are read for a message.
@@ -36,6 +36,10 @@ const COMPLAINTS: [&str; 18] = [
 const BYTES_MAX: u64 = 16 << 20;
 /// What is kept of a log that has become larger: its end.
 const KEPT_BYTES: u64 = 4 << 20;
+/// Begins the note in a log that was shortened.
+const NOTE: &str = "tare: removed ";
+/// A note is shorter.
+const NOTE_BYTES_MAX: u64 = 200;
 /// How often the sizes are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
@@ -86,20 +90,21 @@ pub(super) fn tail(path: &Path) -> String {
 }
 
 /// Keeps the logs in a directory short, until it is dropped.
-pub(super) async fn keep_short(dir: &Path) {
+pub(super) async fn keep_short(dir: &Path, access_logs: &[PathBuf]) {
     loop {
         tokio::time::sleep(CHECK_EVERY).await;
-        shorten_all(dir);
+        shorten_all(dir, access_logs);
     }
 }
 
-/// Shortens the logs in a directory that are too large. Access logs are left out, because their lines are counted.
-pub(super) fn shorten_all(dir: &Path) {
+/// Shortens the logs in a directory that are too large. Access logs are left out, because their
+/// lines are counted.
+pub(super) fn shorten_all(dir: &Path, access_logs: &[PathBuf]) {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.ends_with(".log")
-            && !name.ends_with("-access.log")
+            && !access_logs.contains(&path)
             && let Err(error) = shorten(&path, BYTES_MAX, KEPT_BYTES)
         {
             tracing::debug!(path = %path.display(), %error, "a log could not be shortened");
@@ -107,8 +112,8 @@ pub(super) fn shorten_all(dir: &Path) {
     }
 }
 
-/// Replaces a log by its end and a note, if it is too large. Its writers append, so that they continue after that; what
-/// they write meanwhile may be lost.
+/// Replaces a log by its end and a note, if it is too large. Its writers append, so that they
+/// continue after that; what they write meanwhile may be lost.
 fn shorten(path: &Path, bytes_max: u64, kept_bytes: u64) -> io::Result<()> {
     let bytes = fs::metadata(path)?.len();
     if bytes <= bytes_max {
@@ -118,14 +123,32 @@ fn shorten(path: &Path, bytes_max: u64, kept_bytes: u64) -> io::Result<()> {
     if let Some(first) = end.iter().position(|b| *b == b'\n') {
         end.drain(..=first);
     }
+    let (note_bytes, removed_before) = noted(path)?;
+    let removed = removed_before + bytes.saturating_sub(note_bytes + end.len() as u64);
     let mut file = OpenOptions::new().append(true).open(path)?;
     file.set_len(0)?;
-    let removed = bytes.saturating_sub(end.len() as u64);
     let limit = bytes_max >> 20;
     let note = format!(
-        "tare: removed the first {removed} bytes of this log, which may have {limit} MiB\n"
+        "{NOTE}{removed} bytes from the start of this log; a log may have at most {limit} MiB\n"
     );
     file.write_all(&[note.as_bytes(), &end].concat())
+}
+
+/// The length of the note at the start of a log that was shortened before, and the number in it.
+fn noted(path: &Path) -> io::Result<(u64, u64)> {
+    let mut start = Vec::new();
+    File::open(path)?
+        .take(NOTE_BYTES_MAX)
+        .read_to_end(&mut start)?;
+    let start = String::from_utf8_lossy(&start);
+    let note = start.lines().next().unwrap_or_default();
+    let number = note
+        .strip_prefix(NOTE)
+        .and_then(|rest| rest.split(' ').next());
+    Ok(match number.and_then(|number| number.parse().ok()) {
+        Some(removed) => (note.len() as u64 + 1, removed),
+        None => (0, 0),
+    })
 }
 
 #[cfg(test)]
@@ -173,7 +196,32 @@ mod tests {
         writeln!(writer, "more").unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("tare: removed the first "), "{text}");
+        let note = |removed: u64| {
+            format!(
+                "tare: removed {removed} bytes from the start of this log; a log may have at most 0 MiB"
+            )
+        };
+        let kept = "line 197\nline 198\nline 199\n".len() as u64;
+        assert_eq!(lines[0], note(length - kept));
         assert_eq!(lines[1..], ["line 197", "line 198", "line 199", "more"]);
+        // The second note counts what the first one did.
+        shorten(&path, 30, 10).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("{}\nmore\n", note(length)));
+    }
+
+    #[test]
+    fn only_access_logs_may_be_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let names = ["shop-0-x-access.log", "shop-0-front-access.log"];
+        for name in names {
+            let file = File::create(path(name)).unwrap();
+            file.set_len(BYTES_MAX + 1).unwrap();
+        }
+        shorten_all(dir.path(), &[path(names[1])]);
+        let lengths = names.map(|name| fs::metadata(path(name)).unwrap().len());
+        assert!(lengths[0] < BYTES_MAX, "{lengths:?}");
+        assert_eq!(lengths[1], BYTES_MAX + 1);
     }
 }

@@ -48,7 +48,7 @@ use crate::fingerprint;
 use crate::now::{event, not_removed};
 
 pub use deployment::LocalDeployment;
-pub use die::{Conduct, die_with_parent, exec, is_worker};
+pub use die::{Conduct, die_with_parent, exec, heed_children, is_worker};
 pub use keeper::keep;
 
 use datastore::Datastores;
@@ -180,14 +180,17 @@ impl Local {
 /// started. Returns what was done, for messages.
 fn sweep(temporary: &Path, prefix: &str) -> Vec<String> {
     let mut done = Vec::new();
-    for dir in scratch::sweep(temporary, prefix) {
-        let dir = dir.display().to_string();
+    for path in scratch::dead(temporary, prefix) {
+        let dir = path.display().to_string();
         for (pid, line) in command::kill_all_of(&dir) {
             done.push(format!(
                 "killed the process {pid} ({line}), left by a run that was killed"
             ));
         }
-        done.push(format!("removed {dir}, left by a run that was killed"));
+        // After the programs, which may write there.
+        if std::fs::remove_dir_all(path).is_ok() {
+            done.push(format!("removed {dir}, left by a run that was killed"));
+        }
     }
     done
 }
@@ -350,7 +353,7 @@ impl Environment for Local {
     async fn teardown(&mut self, mut deployment: LocalDeployment) -> Vec<Event> {
         let mut events = deployment.exited();
         deployment.workers.shutdown().await;
-        let logs = deployment.logs.clone();
+        let (logs, access_logs) = (deployment.logs.clone(), deployment.access_logs.clone());
         let ended = child::end_all(deployment.processes).await;
         let found = "failed to end it: it is still running";
         events.extend(
@@ -361,10 +364,10 @@ impl Environment for Local {
         );
         let forced =
             |(name, found): (String, String)| event(EventKind::RemovedByForce, &name, found);
-        events.extend(ended.left.into_iter().map(forced));
+        events.extend(ended.forced.into_iter().map(forced));
         events.extend(deployment.programs.end());
         events.extend(deployment.stores.end());
-        log::shorten_all(&logs);
+        log::shorten_all(&logs, &access_logs);
         events
     }
 

@@ -13,7 +13,7 @@ use crate::proc::parse;
 pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// A directory that only this user can enter. Its name contains the id of the process, so that
-/// [`sweep`] can remove the directory of a killed one. Dropping it removes the directory.
+/// [`dead`] can find the directory of a killed one. Dropping it removes the directory.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -59,10 +59,16 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the directories with this prefix whose processes have ended, and that belong to this
-/// user. Returns their paths.
-pub(crate) fn sweep(parent: &Path, prefix: &str) -> Vec<PathBuf> {
-    let mut removed = Vec::new();
+/// Removes the directories that [`dead`] finds.
+pub(crate) fn sweep(parent: &Path, prefix: &str) {
+    for dir in dead(parent, prefix) {
+        let _ = fs::remove_dir_all(dir);
+    }
+}
+
+/// The directories with this prefix whose processes have ended, and that belong to this user.
+pub(super) fn dead(parent: &Path, prefix: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     let me = rustix::process::getuid().as_raw();
     let entries = fs::read_dir(parent).into_iter().flatten();
     for entry in entries.filter_map(Result::ok) {
@@ -73,11 +79,10 @@ pub(crate) fn sweep(parent: &Path, prefix: &str) -> Vec<PathBuf> {
         // Never follows a link, and never touches files of other users.
         let mine = fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == me);
         if mine && start_ticks(pid) != Some(start) {
-            let _ = fs::remove_dir_all(entry.path());
-            removed.push(entry.path());
+            found.push(entry.path());
         }
     }
-    removed
+    found
 }
 
 /// The process of a directory: its id and start.
@@ -179,11 +184,12 @@ mod tests {
         let foreign = [make("tare-run-x-1-0"), make("tare-runs"), make("other")];
         std::os::unix::fs::symlink(&foreign[2], parent.path().join("tare-run-4194306-1-0"))
             .unwrap();
-        let mut removed = sweep(parent.path(), "tare-run");
-        removed.sort();
+        let mut found = super::dead(parent.path(), "tare-run");
+        found.sort();
         let mut expected = [dead.clone(), my_pid_before.clone()];
         expected.sort();
-        assert_eq!(removed, expected);
+        assert_eq!(found, expected);
+        sweep(parent.path(), "tare-run");
         assert!(!dead.exists() && !my_pid_before.exists());
         assert!(alive.path().exists() && foreign.iter().all(|p| p.exists()));
     }

@@ -1,4 +1,4 @@
-//! Proofs for sidecars of which tare knows nothing but their processes: while these are stopped, no call
+//! Proofs for sidecars for which tare has no counters: while these are stopped, no call
 //! that passes them gets a response, and after that the same call does.
 
 use std::time::Duration;

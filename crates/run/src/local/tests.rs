@@ -40,6 +40,32 @@ fn bare(instances: u32) -> Plan {
     }
 }
 
+/// The program of a killed run still writes into its directory.
+#[test]
+fn a_directory_is_removed_after_the_programs_that_write_there_were_killed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("tare-run-4194305-12-0");
+    std::fs::create_dir(&dir).unwrap();
+    let script = "echo; while :; do mkdir -p $0/a/b/c; done";
+    let mut program = std::process::Command::new("sh")
+        .args(["-c", script, &dir.display().to_string()])
+        .envs(command::env(&dir.join("own-0-front").display().to_string()))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0];
+    std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let done = sweep(temporary.path(), "tare-run");
+    let _ = program.kill();
+    program.wait().unwrap();
+    let (removed, killed) = done.split_last().unwrap();
+    let expected = format!("removed {}, left by a run that was killed", dir.display());
+    assert_eq!(*removed, expected);
+    let pid = format!("killed the process {} (sh -c ", program.id());
+    assert!(killed.iter().any(|k| k.starts_with(&pid)), "{done:?}");
+    assert!(!dir.exists());
+}
+
 async fn prepared(local: &mut Local, plan: &Plan) -> Result<Fingerprint, EnvironmentError> {
     local.prepare(plan, &mut |_| {}).await
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::cache;
 use crate::environment::EnvironmentError;
 use crate::envoy::install::Settings;
 
@@ -58,9 +59,9 @@ impl Turn {
         let path = folder.join(format!("run-{}.lock", host.trim().replace('/', "_")));
         let failed = |e: io::Error| {
             let what = format!("failed to lock {}: {e}", path.display());
-            EnvironmentError::missing(what, "set TARE_LOCK_DIR to a folder that can be written")
+            EnvironmentError::missing(what, "set TARE_LOCK_DIR to a folder of this user")
         };
-        fs::create_dir_all(folder).map_err(failed)?;
+        cache::ensure(folder).map_err(failed)?;
         let mut file = open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -112,6 +113,7 @@ fn holder(file: &mut File) -> Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_second_run_learns_of_the_first_until_that_ends() {
@@ -164,6 +166,25 @@ mod tests {
             assert!(error.contains("set TARE_LOCK_DIR"), "{error}");
             assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
         }
+    }
+
+    #[test]
+    fn nothing_is_created_behind_a_link_that_anybody_can_have_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (open, target) = (dir.path().join("open"), dir.path().join("target"));
+        fs::create_dir(&open).unwrap();
+        fs::create_dir(&target).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        std::os::unix::fs::symlink(&target, open.join("tare-7")).unwrap();
+        let error = Turn::take(&open.join("tare-7"), Path::new("/x"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("is not a directory of this user")
+                && error.contains("set TARE_LOCK_DIR to a folder of this user"),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }
 
     #[test]

@@ -37,7 +37,6 @@ pub(crate) struct Usage {
 /// CPU time of a process and of the children that it has waited for, in nanoseconds, and its resident memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
-    pub parent: u32,
     pub start_ticks: u64,
     pub cpu_ns: u64,
     pub waited_ns: u64,
@@ -91,7 +90,6 @@ impl Process {
         };
         let pages = parse::stat_resident_pages(&stat)?;
         Some(Counts {
-            parent: parse::stat_parent(&stat)?,
             start_ticks: self.start_ticks?,
             cpu_ns,
             waited_ns: parse::stat_children_cpu_ticks(&stat)? * tick_ns(),

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tare_model::signals;
@@ -13,6 +15,10 @@ use super::run_queue::RunQueue;
 
 /// How often the processes are read until none ends meanwhile.
 const ATTEMPTS: usize = 4;
+/// How often, and at which interval, the children of processes that ignore their end are listed
+/// after a reading: most of them would not live long enough to be in two readings.
+const LISTS: usize = 10;
+const LIST_EVERY: Duration = Duration::from_millis(1);
 
 /// All processes below a watched one, which itself is not part of it: also those that start later, and those that end.
 ///
@@ -24,6 +30,8 @@ pub(crate) struct Tree {
     pid: u32,
     keeper: Process,
     members: BTreeMap<u32, Process>,
+    /// The parents of all processes that were seen since the last reading, or were in it.
+    parents: BTreeMap<u32, u32>,
     run_queue: RunQueue,
     /// The last reading that no process disturbed by its end.
     last: Reading,
@@ -75,13 +83,6 @@ impl Reading {
             false => 0,
         }
     }
-
-    /// The parent of a process that has ended since this reading, if it ignores the end of its children.
-    fn ignoring(&self, now: &Self) -> Option<u32> {
-        let ended = self.members.iter().filter(|(pid, c)| !now.has(**pid, c));
-        let mut parents = ended.map(|(_, c)| c.parent);
-        parents.find(|pid| now.members.contains_key(pid) && ignores_children(*pid))
-    }
 }
 
 impl Tree {
@@ -91,6 +92,7 @@ impl Tree {
             pid,
             keeper: Process::new(pid),
             members: BTreeMap::new(),
+            parents: BTreeMap::new(),
             run_queue: RunQueue::default(),
             last: Reading::default(),
             cpu_ns: 0,
@@ -125,12 +127,12 @@ impl Tree {
         let dropped_ns = reading.dropped_ns(&self.last);
         let sum = reading.cpu_ns() + self.dropped_ns;
         if is_quiet {
-            self.ignoring = self.ignoring.or_else(|| self.last.ignoring(&reading));
             self.dropped_ns += dropped_ns;
             self.last = reading;
         }
         // Ticks are cut off, and a process may end between two reads of one reading.
         self.cpu_ns = self.cpu_ns.max(sum + if is_quiet { dropped_ns } else { 0 });
+        self.see_short_children();
         Some(Usage {
             cpu_ns: self.cpu_ns,
             run_queue_delay_ns,
@@ -159,7 +161,10 @@ impl Tree {
             match member.counts() {
                 Some(counts) => {
                     reading.members.insert(pid, counts);
-                    next.extend(children(pid));
+                    let children = children(pid);
+                    self.parents
+                        .extend(children.iter().map(|child| (*child, pid)));
+                    next.extend(children);
                 }
                 None => {
                     self.members.remove(&pid);
@@ -167,7 +172,29 @@ impl Tree {
                 }
             }
         }
+        let is_member = |pid: &u32| reading.members.contains_key(pid);
+        let ended = self.parents.iter().filter(|(pid, _)| !is_member(pid));
+        let mut parents = ended.map(|(_, parent)| *parent).filter(is_member);
+        self.ignoring = (self.ignoring).or_else(|| parents.find(|pid| ignores_children(*pid)));
+        self.parents.retain(|pid, _| is_member(pid));
         Some((reading, is_quiet))
+    }
+
+    /// Notes children of processes that ignore their end. The next reading finds that they have
+    /// ended.
+    fn see_short_children(&mut self) {
+        let members = self.members.keys().copied();
+        let ignoring: Vec<u32> = members.filter(|pid| ignores_children(*pid)).collect();
+        if ignoring.is_empty() || self.ignoring.is_some() {
+            return;
+        }
+        for _ in 0..LISTS {
+            thread::sleep(LIST_EVERY);
+            for parent in &ignoring {
+                let children = children(*parent).into_iter();
+                self.parents.extend(children.map(|child| (child, *parent)));
+            }
+        }
     }
 
     /// The window begins: what was missing before does not matter.
@@ -206,7 +233,7 @@ impl Tree {
 }
 
 /// Whether a process ignores SIGCHLD, so that nobody waits for its children.
-fn ignores_children(pid: u32) -> bool {
+pub(crate) fn ignores_children(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     signals::is_ignored(&status, Signal::CHILD.as_raw())
 }

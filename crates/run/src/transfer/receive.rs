@@ -79,9 +79,12 @@ impl Receiver {
                     bytes,
                     sha256,
                 } => {
+                    if !listed.insert(path.clone()) {
+                        let found = format!("found the path {path:?} twice");
+                        return Err(Failure::Refused(found));
+                    }
                     self.file(&mut reader, &path, bytes, &sha256).await?;
                     list.add(&path, &sha256);
-                    listed.insert(path);
                     if listed.len() > self.limits.files {
                         let max = self.limits.files;
                         return Err(Failure::Refused(format!("found more than {max} files")));
@@ -101,9 +104,13 @@ impl Receiver {
             let removed = std::fs::remove_file(&path);
             removed.map_err(|e| broken(format!("{}: {e}", path.display())))?;
         }
-        let _ = std::fs::remove_file(self.dir.join(PART));
+        self.remove_part();
         self.have.retain(|path, _| listed.contains(path));
         Ok(())
+    }
+
+    fn remove_part(&self) {
+        let _ = std::fs::remove_file(self.dir.join(PART));
     }
 
     async fn file(
@@ -150,6 +157,12 @@ impl Receiver {
         kept.map_err(|e| of_file(path, e))?;
         self.have.insert(path.to_owned(), expected.to_owned());
         Ok(())
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.remove_part();
     }
 }
 

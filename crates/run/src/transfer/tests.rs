@@ -159,8 +159,9 @@ async fn the_files_are_served_on_a_port_again_and_again() {
     }
 }
 
-/// Sends a file of zeros, which a few bytes unpack to, and returns what the receiver found.
-async fn zeros(bytes: usize, limits: Limits) -> Result<(), Failure> {
+/// Sends two files of zeros, which a few bytes unpack to. Returns what the receiver found, and the
+/// names of the files that it left.
+async fn zeros(bytes: usize, limits: Limits) -> (Result<(), Failure>, Vec<String>) {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(from.path().join("zeros"), vec![0; bytes]).unwrap();
     std::fs::write(from.path().join("zeros-2"), vec![0; bytes]).unwrap();
@@ -170,10 +171,12 @@ async fn zeros(bytes: usize, limits: Limits) -> Result<(), Failure> {
         receiver.receive(ours),
         send(theirs, from.path(), usize::MAX)
     );
-    for (name, content) in files(to.path()) {
+    drop(receiver);
+    let left = files(to.path()).into_iter().map(|(name, content)| {
         assert!(content.len() as u64 <= limits.file_bytes, "{name}");
-    }
-    received
+        name
+    });
+    (received, left.collect())
 }
 
 #[tokio::test]
@@ -183,8 +186,11 @@ async fn what_is_too_large_is_refused_while_it_arrives_and_named() {
         all_bytes: 3 << 20,
         files: 2,
     };
-    assert_eq!(zeros(1 << 20, limits).await, Ok(()));
-    let bomb = zeros(64 << 20, limits).await.unwrap_err();
+    let both = ["zeros", "zeros-2"].map(str::to_owned).to_vec();
+    assert_eq!(zeros(1 << 20, limits).await, (Ok(()), both.clone()));
+    let (bomb, left) = zeros(64 << 20, limits).await;
+    let bomb = bomb.unwrap_err();
+    assert_eq!(left, Vec::<String>::new());
     assert!(
         matches!(&bomb, Failure::Refused(found) if found.starts_with("zeros is too large")),
         "{bomb}"
@@ -193,17 +199,36 @@ async fn what_is_too_large_is_refused_while_it_arrives_and_named() {
         all_bytes: 1 << 20,
         ..limits
     };
-    let found = zeros(1 << 20, all).await.unwrap_err();
+    let (found, left) = zeros(1 << 20, all).await;
+    let found = found.unwrap_err();
+    assert_eq!(left, both[..1]);
     assert!(
         matches!(&found, Failure::Refused(found) if found.contains("until zeros-2")),
         "{found}"
     );
     let few = Limits { files: 1, ..limits };
-    let found = zeros(1, few).await.unwrap_err();
-    assert_eq!(
-        found,
-        Failure::Refused("found more than 1 files".to_owned())
-    );
+    let (found, left) = zeros(1, few).await;
+    let refused = Failure::Refused("found more than 1 files".to_owned());
+    assert_eq!((found, left), (Err(refused), both));
+}
+
+#[tokio::test]
+async fn a_path_that_comes_again_is_refused() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(from.path().join("a"), "a").unwrap();
+    let mut one = Vec::new();
+    answer(from.path(), "{\"have\": {}}", &mut one).unwrap();
+    let header = b"{\"type\":\"end\"";
+    let end = one
+        .windows(header.len())
+        .position(|at| at == header)
+        .unwrap();
+    let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+    theirs.write_all(&one[..end].repeat(3)).await.unwrap();
+    let mut receiver = Receiver::new(to.path().to_owned());
+    let refused = receiver.receive(ours).await.unwrap_err();
+    let expected = "found the path \"a\" twice".to_owned();
+    assert_eq!(refused, Failure::Refused(expected));
 }
 
 #[tokio::test]

@@ -30,8 +30,9 @@ async fn all_commands(settings: &KubernetesSettings, server: &Server) {
     };
     let dir = folder();
     let out = dir.path().join("out");
-    // Some of them would wait for a cluster that never gets ready.
+    // Those that wait for a cluster would do so for minutes, because this one never gets ready.
     let within = Duration::from_millis(500);
+    let until_end = Duration::from_secs(60);
     let run = async {
         let mut cluster = environment();
         if cluster.prepare(&plan, &mut |_| {}).await.is_ok() {
@@ -52,17 +53,30 @@ async fn all_commands(settings: &KubernetesSettings, server: &Server) {
         async { drop(attach(settings, None, ready(()), &mut |_| {}, &mut |_| {}).await) };
     let fetched = async { drop(fetch(settings, None, Some(&out), pending(), &mut |_| {}).await) };
     let cleaned = async { drop(clean(settings, None, &mut |_| {}).await) };
-    let _ = tokio::join!(
-        timeout(within, run),
-        timeout(within, examined),
-        timeout(within, deep),
-        timeout(within, listed),
-        timeout(within, observed),
-        timeout(within, found),
-        timeout(within, attached),
-        timeout(within, fetched),
-        timeout(within, cleaned),
+    let waiting = async {
+        let _ = tokio::join!(
+            timeout(within, run),
+            timeout(within, deep),
+            timeout(within, observed),
+            timeout(within, attached),
+            timeout(within, fetched),
+        );
+    };
+    let ((), examined, listed, found, cleaned) = tokio::join!(
+        waiting,
+        timeout(until_end, examined),
+        timeout(until_end, listed),
+        timeout(until_end, found),
+        timeout(until_end, cleaned),
     );
+    for (command, ended) in [
+        ("doctor", examined),
+        ("actions", listed),
+        ("leftovers", found),
+        ("clean", cleaned),
+    ] {
+        assert!(ended.is_ok(), "{command} does not end");
+    }
 }
 
 fn settings(server: &Server) -> KubernetesSettings {

@@ -17,7 +17,7 @@ use tare_run::kube::{Kubernetes, server};
 use tokio::sync::watch;
 
 use super::exit;
-use super::output::{Output, has_colours, one_line, print, say};
+use super::output::{Output, one_line, print, say};
 use super::run::ended::{EndedRun, analyse, conclude};
 use super::run::one::{RunStart, go};
 use crate::progress::Display;
@@ -192,8 +192,8 @@ impl Clusters {
     /// Compares the runs on disk, prints the comparison and saves it.
     pub(crate) fn compare(&self, output: Output) -> anyhow::Result<()> {
         let (comparison, missing) = tare_report::write_clusters(&self.dir, &self.manifest)?;
-        output.print(&comparison, || {
-            let text = tare_report::render_clusters(&comparison, has_colours());
+        output.print_styled(&comparison, |colour| {
+            let text = tare_report::render_clusters(&comparison, colour);
             let file = self.dir.join(layout::CLUSTERS_TEXT);
             format!(
                 "\n=== comparison of the clusters\n\n{text}\ncomparison: {}\n",

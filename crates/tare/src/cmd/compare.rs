@@ -11,7 +11,7 @@ use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_mark
 
 use super::exit;
 use super::input::one_of;
-use super::output::{has_colours, json, print};
+use super::output::{json, print, print_styled};
 
 /// Compare two runs: two versions of a mesh, two clusters, two days.
 ///
@@ -51,8 +51,8 @@ pub(crate) struct Args {
     /// which noise rarely raises above the limit, or `estimate`, regardless of its interval.
     #[arg(long, value_parser = one_of::<JudgedBy>(&["bound", "estimate"]), default_value = "bound")]
     fail_by: JudgedBy,
-    /// Compare runs of different workloads or loads: applications, mixes, rates, connections. The
-    /// differences are then of all of these together, and not of the meshes alone.
+    /// Compare the runs although their workloads or loads differ: applications, mixes, rates,
+    /// connections. A difference can then come from any of them, not only from the meshes.
     #[arg(long)]
     allow_different_workload: bool,
     /// Output format.
@@ -80,7 +80,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     );
     if comparison.cells.iter().all(|c| c.changes.is_empty()) {
         bail!(
-            "nothing to compare: the runs have no mesh with usable trials under the same load; {} has {}; {} has {}",
+            "nothing to compare: the runs have no {}; {} has {}; {} has {}",
+            lacking(&comparison.cells),
             args.before.display(),
             usable(&before),
             args.after.display(),
@@ -96,11 +97,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     all_found(&args.fail_above, &comparison)?;
-    print(match args.output {
-        Output::Json => json(&comparison)?,
-        Output::Markdown => render_comparison_markdown(&comparison),
-        Output::Text => render_comparison(&comparison, has_colours()),
-    })?;
+    match args.output {
+        Output::Json => print(json(&comparison)?)?,
+        Output::Markdown => print(render_comparison_markdown(&comparison))?,
+        Output::Text => print_styled(|colour| render_comparison(&comparison, colour))?,
+    }
     let any = |result| comparison.thresholds.iter().any(|j| j.result == result);
     Ok(if any(ThresholdResult::Exceeded) {
         ExitCode::from(exit::MISSED)
@@ -109,6 +110,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// What two runs lack, none of whose figures can be compared.
+fn lacking(cells: &[ComparedCell]) -> &'static str {
+    let both = |c: &ComparedCell| c.trials_before > 0 && c.trials_after > 0;
+    match cells.iter().any(both) {
+        true => "figure in common",
+        false => "mesh with usable trials under the same load",
+    }
 }
 
 /// The meshes and loads of a run that have usable trials.
@@ -148,4 +158,23 @@ fn load(dir: &Path) -> anyhow::Result<LoadedRun> {
         super::output::say(format_args!("tare: {}: {note}", dir.display()));
     }
     Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_runs_lack_agrees_with_their_trials() {
+        let cell = |trials_before, trials_after| ComparedCell {
+            mesh: "bare".to_owned(),
+            load: "1rps".to_owned(),
+            trials_before,
+            trials_after,
+            changes: Vec::new(),
+        };
+        let usable = "mesh with usable trials under the same load";
+        assert_eq!(lacking(&[cell(3, 0), cell(0, 3)]), usable);
+        assert_eq!(lacking(&[cell(3, 0), cell(1, 3)]), "figure in common");
+    }
 }

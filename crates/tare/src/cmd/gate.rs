@@ -1,7 +1,7 @@
 //! `tare gate`.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -41,8 +41,8 @@ use super::run::{Conditions, STOPPING, begin, conduct, stop_on_signal};
 
 In GitHub Actions, the result is added to the summary of the step.
 
-Exit codes: 0 pass, 1 regressed, 2 invalid usage or a missing requirement, 3 nothing could be measured,
-4 inconclusive, 130 interrupted.")]
+Exit codes: 0 pass, 1 regressed, 2 invalid usage or a missing requirement, 3 nothing could be
+measured, 4 inconclusive, 130 interrupted.")]
 pub(crate) struct Args {
     /// The mesh in use, such as envoy@1.39.3, envoy/mtls, or istio/minimal@1.27.1 on a cluster.
     #[arg(
@@ -155,7 +155,15 @@ fn check_outputs(args: &Args) -> anyhow::Result<()> {
         ("--junit", args.junit.clone()),
         (STEP_SUMMARY, step_summary()),
     ];
-    let mut files = files.into_iter().filter_map(|(of, path)| Some((of, path?)));
+    // The run creates its directory.
+    let new = args.out.as_ref().filter(|out| !out.exists());
+    let new = new.and_then(|out| absolute(out).ok());
+    let is_in_new = |path: &Path| {
+        let path = absolute(path).unwrap_or_default();
+        new.is_some() && path.parent() == new.as_deref()
+    };
+    let files = files.into_iter().filter_map(|(of, path)| Some((of, path?)));
+    let mut files = files.filter(|(_, path)| !is_in_new(path));
     files.try_for_each(|(of, path)| super::writable::file(of, &path))
 }
 

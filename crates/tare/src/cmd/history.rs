@@ -12,14 +12,15 @@ use tare_analysis::figures;
 use tare_analysis::formats::families::openmetrics;
 use tare_analysis::formats::rfc3339;
 use tare_analysis::history::{ENTRIES_LASTING, series};
-use tare_model::history::{HistoryEntry, HistorySeries};
+use tare_model::history::{ChangeKind, HistoryChange, HistoryEntry, HistorySeries, is_throughput};
 use tare_model::plan::Margins;
 use tare_report::{
-    HistoryDir, HistoryError, export, render_badge, render_history, render_history_page,
+    HistoryDir, HistoryError, entries_min, export, render_badge, render_history,
+    render_history_page,
 };
 
 use super::exit;
-use super::output::{Output, has_colours, json as to_json, print, say};
+use super::output::{Output, json as to_json, say};
 
 /// Show the history of a mesh, and its changes.
 ///
@@ -32,14 +33,15 @@ use super::output::{Output, has_colours, json as to_json, print, say};
   tare history history --site public      a page, a badge and the data, for any web server
   tare history history --serve            the page on this machine; it follows the directory
   tare history history --output json
-  tare history history --fail-on-change   for CI: exit code 1 while a mesh is worse and nobody accepted it
+  tare history history --fail-on-change   for CI: exit code 1 while a mesh is worse and nobody
+                                          accepted it
 
 annotations.yaml in the directory of the history explains changes:
   - {build: 1.40.0, what: memory, note: new allocator, accepted: true}
   - {build: nightly-0412, note: broken runner, muted_until: 2026-12-31}
 
-Exit codes: 0 success, 1 a change for the worse that is neither accepted nor muted (with --fail-on-change), 2 invalid
-usage or annotations.")]
+Exit codes: 0 success, 1 a change for the worse that is neither accepted nor muted (with
+--fail-on-change), 2 invalid usage or annotations.")]
 pub(crate) struct Args {
     /// Directory of the history.
     #[arg(value_name = "DIR")]
@@ -76,7 +78,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let latest = export::history::latest(&metrics);
         let files = [
             ("index.html", page),
-            ("badge.svg", render_badge(&series)),
+            ("badge.svg", render_badge(&history.entries, &series)),
             ("history.json", to_json(&document)?),
             ("history.openmetrics.txt", openmetrics(&metrics)),
             ("metrics.txt", openmetrics(&latest)),
@@ -88,17 +90,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         say(format_args!("page: {}", site.join("index.html").display()));
     }
-    match args.output {
-        Output::Json => print(to_json(&document)?)?,
-        Output::Text => print(render_history(&history.entries, &series, has_colours()))?,
-    }
+    args.output.print_styled(&document, |colour| {
+        render_history(&history.entries, &series, colour)
+    })?;
     let open: Vec<_> = series.iter().filter_map(|s| Some((s, s.open?))).collect();
     if !args.fail_on_change || open.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     for (series, ratio) in open {
+        let since = since(series, &history.entries);
+        let (since, build) = since.map_or_else(Default::default, |e| {
+            let since = format!(
+                ", since build {} (plan {}, host {})",
+                e.build, e.plan, e.host
+            );
+            (since, &*e.build)
+        });
         say(format_args!(
-            "{} of {} at {} is worse than before, x{}; to accept it, add its build to {}",
+            "{} of {} at {} is x{} of its best level before{since}; to accept it, add `- {{build: {build}, note: ..., \
+             accepted: true}}` to {}",
             series.key.what,
             series.key.variant,
             series.key.load,
@@ -109,14 +119,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::MISSED))
 }
 
+/// The first entry after the last change for the worse that nobody accepted or muted. An outlier counts while it is the
+/// last entry.
+fn since<'a>(series: &HistorySeries, entries: &'a [HistoryEntry]) -> Option<&'a HistoryEntry> {
+    let last = series.points.last().map(|point| &point.entry);
+    let counts = |c: &&HistoryChange| {
+        let is_worse = (c.ratio > 1.0) != is_throughput(&series.key.what);
+        is_worse && !c.silent && (c.kind != ChangeKind::Outlier || Some(&c.entry) == last)
+    };
+    let change = series.changes.iter().rfind(counts)?;
+    entries.iter().find(|e| e.id == change.entry)
+}
+
 /// Prints the changes that begin at an entry.
 pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
-    let (history, series) = read_and_report(dir)?;
-    let of = history.entries.iter().find(|e| e.id == id);
-    let same = |e: &&HistoryEntry| {
-        of.is_some_and(|of| (&e.plan_key, &e.host_key) == (&of.plan_key, &of.host_key))
-    };
-    let count = history.entries.iter().filter(same).count();
+    let (_, series) = read_and_report(dir)?;
+    let count = entries_min(&series, id);
     let here = |s: &HistorySeries| {
         let changes = s.changes.iter().filter(|c| c.entry == id);
         changes
@@ -126,7 +144,9 @@ pub(super) fn show_changes(dir: &Path, id: &str) -> anyhow::Result<()> {
     let changes: Vec<_> = series.iter().flat_map(here).collect();
     if changes.is_empty() {
         let few = match count < ENTRIES_LASTING {
-            true => format!("; entries: {count}, too few to find any but large changes"),
+            true => format!(
+                ". Entries: {count}. With fewer than {ENTRIES_LASTING} entries, only large changes can be found."
+            ),
             false => String::new(),
         };
         say(format_args!("no change begins at this entry{few}"));

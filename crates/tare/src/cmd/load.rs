@@ -160,15 +160,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns a flag that SIGINT, SIGTERM and SIGHUP set; a second signal ends the process at once.
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set; a second signal ends the process at once. A second SIGHUP does
+/// not: the kernel and the shell both send it when a terminal is closed.
 pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in tare_workload::signals::stopping() {
-        signal_hook::flag::register_conditional_shutdown(
-            signal,
-            exit::INTERRUPTED.into(),
-            Arc::clone(&stop),
-        )?;
+        if signal != rustix::process::Signal::HUP.as_raw() {
+            signal_hook::flag::register_conditional_shutdown(
+                signal,
+                exit::INTERRUPTED.into(),
+                Arc::clone(&stop),
+            )?;
+        }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
@@ -246,8 +249,10 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         record => saves.take(&record),
     })?;
     live.clear();
+    // Before the text, which cannot be printed on a closed terminal.
+    let saved = saves.finish(&about(&spec), &result);
     args.output.print(&result, || text::page(&spec, &result))?;
-    saves.finish(&about(&spec), &result)?;
+    saved?;
     Ok(ExitCode::from(match result.interrupted {
         true => exit::INTERRUPTED,
         false => code_of(result.verdict.grade),

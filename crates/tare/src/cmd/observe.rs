@@ -125,9 +125,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     stop.children_have_ended();
     let observed = observed?;
-    args.output.print(&observed, || {
-        render_observation(&observed, output::has_colours())
-    })?;
+    args.output
+        .print_styled(&observed, |colour| render_observation(&observed, colour))?;
     Ok(ExitCode::SUCCESS)
 }
 

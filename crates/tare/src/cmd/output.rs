@@ -13,7 +13,6 @@ use tare_report::render_table;
 
 use super::exit;
 use crate::terminal;
-pub(crate) use crate::terminal::has_colours;
 
 /// Format of a result on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,6 +35,24 @@ impl Output {
             Self::Json => print(json(result)?),
         }
     }
+
+    /// The same with a text that may have styles. `text` gets whether it may.
+    pub(crate) fn print_styled(
+        self,
+        result: &impl Serialize,
+        text: impl FnOnce(bool) -> String,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Text => print_styled(text),
+            Self::Json => print(json(result)?),
+        }
+    }
+}
+
+/// Prints a text of tare's own, which may have styles, and flushes it. `text` gets whether it may.
+pub(crate) fn print_styled(text: impl FnOnce(bool) -> String) -> anyhow::Result<()> {
+    let text = text(terminal::has_colours());
+    flush(terminal::styled_out(), text.as_bytes())
 }
 
 /// Prints a text and flushes it.
@@ -59,8 +76,8 @@ fn flush(mut out: impl std::io::Write, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Prints the analysis of the run in `dir`.
 pub(crate) fn print_analysis(summary: &Summary, output: Output, dir: &Path) -> anyhow::Result<()> {
-    output.print(summary, || {
-        let table = render_table(summary, has_colours());
+    output.print_styled(summary, |colour| {
+        let table = render_table(summary, colour);
         let (run, report) = (dir.display(), dir.join(layout::REPORT));
         format!("{table}\nrun:    {run}\nreport: {}\n", report.display())
     })

@@ -1,13 +1,14 @@
 //! `tare patrol`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::json;
 use tare_analysis::formats::rfc3339;
 use tare_analysis::history::{EntryNames, entry};
+use tare_model::SCHEMA_VERSION;
 use tare_model::history::HistoryEntry;
 use tare_model::layout::{self, Fingerprint};
 use tare_model::mesh::name_and_version;
@@ -15,6 +16,7 @@ use tare_model::plan::Plan;
 use tare_model::record::StreamChecksum;
 use tare_model::summary::Summary;
 use tare_report::{HistoryDir, HistoryError};
+use tare_run::experiment;
 use tare_run::store::{RunDir, StoreError};
 
 use super::exit;
@@ -22,7 +24,7 @@ use super::output::{code_of, say};
 use super::plan::Source;
 use super::run::ended::{analyse_quietly, conclude};
 use super::run::one::RunStart;
-use super::run::{Conditions, STOPPING, Stop, begin, conduct, stop_on_signal};
+use super::run::{Conditions, STOPPING, Stop, begin, conduct, now_unix_ns, stop_on_signal};
 
 /// Weigh a build of a mesh, and add an entry to its history.
 ///
@@ -38,8 +40,8 @@ use super::run::{Conditions, STOPPING, Stop, begin, conduct, stop_on_signal};
   tare patrol --history history --run-url 'https://ci.example/reports/{run}/report.html'
   tare history history
 
-Exit codes: 0 success, 2 invalid usage or a missing requirement, 3 a mesh has no valid trial, and no entry is added,
-130 interrupted.")]
+Exit codes: 0 success, 2 invalid usage or a missing requirement, 3 a mesh has no valid trial, and no
+entry is added, 130 interrupted.")]
 pub(crate) struct Args {
     /// Plan files or names of built-in plans, with the same baseline and one version of each mesh.
     #[arg(default_value = "patrol")]
@@ -76,6 +78,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sources = read.collect::<anyhow::Result<Vec<_>>>()?;
     let plans: Vec<&Plan> = sources.iter().map(|s| &s.plan).collect();
     check(&plans)?;
+    plans
+        .iter()
+        .try_for_each(|plan| super::plan::check_requirements(plan))?;
     ensure!(
         plans.len() == 1 || args.run_url.as_ref().is_none_or(|url| url.contains(RUN)),
         "found no {RUN} in --run-url, expected it, because {} plans have several runs",
@@ -105,18 +110,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     super::writable::directory("--runs", &args.runs)?;
     let runtime = super::runtime()?;
     let stop = stop_on_signal(STOPPING)?;
-    let mut summaries = Vec::new();
-    let mut runs = Vec::new();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     let name = |plan: &str, number: usize| match number {
         1 => args.runs.join(format!("{plan}-{build}")),
         _ => args.runs.join(format!("{plan}-{build}-{number}")),
     };
     let dirs_of = |number| names.iter().map(|plan| name(plan, number)).collect();
-    let dirs = first_usable(same + 1, args.again, &plans, dirs_of)?;
-    for (source, dir) in sources.into_iter().zip(dirs) {
-        runs.push(run_name(args.run_url.as_deref(), &dir));
-        match weigh(args, source, &dir, &runtime, &stop)? {
+    let places = first_usable(same + 1, args.again, &plans, dirs_of)?;
+    let runs = places.iter();
+    let runs: Vec<String> = runs
+        .map(|(dir, _)| run_name(args.run_url.as_deref(), dir))
+        .collect();
+    let names = |started_unix_ns: u64, host_key: String| {
+        let at = rfc3339(started_unix_ns);
+        let at = at.split('.').next().unwrap_or(&at).replace(':', "-");
+        EntryNames {
+            id: format!("{plan}-{build}-{at}"),
+            host_key,
+            plan: plan.clone(),
+            plan_key: plan_key.clone(),
+            build: build.clone(),
+            runs: runs.clone(),
+        }
+    };
+    check_names(names(now_unix_ns(), String::new()), &plans)?;
+    let mut summaries = Vec::new();
+    for (source, (dir, state)) in sources.into_iter().zip(places) {
+        match weigh(args, source, dir, state, &runtime, &stop)? {
             Ok(summary) => summaries.push(summary),
             Err(code) => {
                 say(format_args!(
@@ -131,16 +151,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(first) = summaries.first() else {
         bail!("found no plan, expected at least one");
     };
-    let at = rfc3339(first.started_unix_ns);
-    let at = at.split('.').next().unwrap_or(&at).replace(':', "-");
-    let names = EntryNames {
-        id: format!("{plan}-{build}-{at}"),
-        host_key: host_key(&first.fingerprint),
-        plan,
-        plan_key,
-        build,
-        runs,
-    };
+    let names = names(first.started_unix_ns, host_key(&first.fingerprint));
     let entry = entry(&summaries, names).context("found no run, expected one for each plan")?;
     let path = HistoryDir::add(&args.history, &entry)?;
     say(format_args!("added {}", path.display()));
@@ -148,32 +159,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The directories of the first patrol from number `from` on that is not used up, one for each plan. An interrupted
-/// patrol continues in its directories. One disturbed run does not prevent the next.
+/// The directories of the first patrol from number `from` on that is not used up, one for each plan, with their states.
+/// An interrupted patrol continues in its directories. One disturbed run does not prevent the next.
 fn first_usable(
     from: usize,
     again: bool,
     plans: &[&Plan],
     dirs_of: impl Fn(usize) -> Vec<PathBuf>,
-) -> anyhow::Result<Vec<PathBuf>> {
+) -> anyhow::Result<Vec<(PathBuf, State)>> {
     for number in from.. {
-        let dirs = dirs_of(number);
-        let states = dirs.iter().zip(plans).map(|(dir, plan)| state(dir, plan));
-        let states = states.collect::<anyhow::Result<Vec<_>>>()?;
-        let used = states
-            .iter()
-            .zip(&dirs)
-            .find_map(|(state, dir)| match state {
-                State::UsedUp(why) => Some((why, dir)),
-                State::Absent | State::Unfinished | State::Finished => None,
-            });
+        let places = dirs_of(number).into_iter().zip(plans);
+        let places = places.map(|(dir, plan)| state(&dir, plan).map(|state| (dir, state)));
+        let places = places.collect::<anyhow::Result<Vec<_>>>()?;
+        let used = places.iter().find_map(|(dir, state)| match state {
+            State::UsedUp(why) => Some((why, dir)),
+            State::Absent | State::Unfinished(_) | State::Finished(_) => None,
+        });
         if let Some((why, dir)) = used {
             say(format_args!(
                 "{}: {why}; this patrol starts anew",
                 dir.display()
             ));
-        } else if !(again && states.iter().all(|s| matches!(s, State::Finished))) {
-            return Ok(dirs);
+        } else if !(again && places.iter().all(|(_, s)| matches!(s, State::Finished(_)))) {
+            return Ok(places);
         }
     }
     bail!("found no free number for the directories of the runs")
@@ -182,33 +190,42 @@ fn first_usable(
 /// The state of a run that a patrol made, or did not make yet.
 enum State {
     Absent,
-    Unfinished,
-    Finished,
+    Unfinished(Box<RunStart>),
+    Finished(Box<Summary>),
     /// A patrol cannot use it any more, and why.
     UsedUp(String),
 }
 
 fn state(dir: &Path, plan: &Plan) -> anyhow::Result<State> {
+    let used_up = |why: &str| Ok(State::UsedUp(why.to_owned()));
     if !dir.join(layout::RUN).is_file() {
-        return Ok(State::Absent);
+        return match RunDir::check_new(dir) {
+            Ok(()) => Ok(State::Absent),
+            // Its start was cut off.
+            Err(StoreError::NotEmpty { .. }) => used_up("it contains no run"),
+            Err(error) => Err(error.into()),
+        };
     }
-    let run = match RunDir::resume(dir) {
-        Ok(run) => run,
-        Err(error @ (StoreError::Damaged { .. } | StoreError::Schema { .. })) => {
-            return Ok(State::UsedUp(error.to_string()));
+    let start = match RunStart::resume(dir) {
+        Ok(start) => start,
+        Err(error) => {
+            return match error.downcast_ref() {
+                Some(StoreError::Damaged { .. }) => used_up("run.json is damaged"),
+                Some(StoreError::Schema { .. }) => used_up("made by another version of tare"),
+                _ => Err(error),
+            };
         }
-        Err(error) => return Err(error.into()),
     };
-    if run.manifest().plan != *plan {
-        return Ok(State::UsedUp("a run of another plan".to_owned()));
+    if start.plan != *plan {
+        return used_up("a run of another plan");
     }
-    if tare_run::experiment::missing(&run) > 0 {
-        return Ok(State::Unfinished);
+    if start.resumed.as_ref().map_or(0, experiment::missing) > 0 {
+        return Ok(State::Unfinished(Box::new(start)));
     }
-    drop(run);
+    drop(start);
     let summary = tare_report::write_derived(dir, &[])?;
     Ok(match code_of(summary.grade) {
-        0 => State::Finished,
+        0 => State::Finished(Box::new(summary)),
         _ => State::UsedUp("the run is finished and invalid".to_owned()),
     })
 }
@@ -218,14 +235,15 @@ fn state(dir: &Path, plan: &Plan) -> anyhow::Result<State> {
 fn weigh(
     args: &Args,
     source: Source,
-    dir: &Path,
+    dir: PathBuf,
+    state: State,
     runtime: &tokio::runtime::Runtime,
     stop: &Stop,
 ) -> anyhow::Result<Result<Summary, u8>> {
-    let start = match state(dir, &source.plan)? {
-        State::Finished => return Ok(Ok(tare_report::write_derived(dir, &[])?)),
-        State::Absent => begin(source.plan, source.text, Some(dir.to_owned())),
-        State::Unfinished => RunStart::resume(dir)?,
+    let start = match state {
+        State::Finished(summary) => return Ok(Ok(*summary)),
+        State::Absent => begin(source.plan, source.text, Some(dir)),
+        State::Unfinished(start) => *start,
         State::UsedUp(why) => bail!("{}: {why}", dir.display()),
     };
     let Some(mut ended) = conduct(runtime, start, &args.conditions, stop.asked.clone(), None)?
@@ -243,10 +261,26 @@ fn weigh(
     Ok(summary.filter(|_| code == 0).ok_or(code))
 }
 
-/// Checks that the plans weigh one build, and divide by the same baseline.
+/// Checks that the plans weigh one build, divide by the same baseline, and have different loads.
 fn check(plans: &[&Plan]) -> anyhow::Result<()> {
     let mut baseline = None;
+    let (mut names, mut loads) = (BTreeSet::new(), BTreeMap::new());
     for plan in plans {
+        ensure!(
+            names.insert(&plan.name),
+            "found two plans named {}, expected different names: the directories of the runs have them",
+            plan.name
+        );
+        for load in &plan.loads {
+            if let Some(other) = loads.insert(&load.name, &plan.name) {
+                bail!(
+                    "found the load {} in the plans {other} and {}, expected different names: an entry has each figure \
+                     of a mesh under a load once; add `name: ...` to one of the loads",
+                    load.name,
+                    plan.name
+                );
+            }
+        }
         let own = name_and_version(&plan.baseline).0;
         let first = *baseline.get_or_insert(own);
         ensure!(
@@ -266,6 +300,27 @@ fn check(plans: &[&Plan]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks that the history accepts an entry with these names, whose results are not known yet.
+fn check_names(names: EntryNames, plans: &[&Plan]) -> anyhow::Result<()> {
+    let anchor = plans.first().map(|plan| name_and_version(&plan.baseline).0);
+    let entry = HistoryEntry {
+        schema_version: SCHEMA_VERSION,
+        id: names.id,
+        at_unix_ns: 0,
+        build: names.build,
+        plan: names.plan,
+        plan_key: names.plan_key,
+        host: String::new(),
+        host_key: names.host_key,
+        anchor: anchor.unwrap_or_default().to_owned(),
+        versions: BTreeMap::new(),
+        runs: names.runs,
+        variants: Vec::new(),
+    };
+    let checked = entry.check().map_err(|found| anyhow!(found));
+    checked.context("the entry of this patrol would be invalid")
 }
 
 /// The versions of the meshes, such as `1.39.3`, as a name for files.

@@ -1,5 +1,6 @@
 //! `tare plan`: shows, lists and checks plans; also finds the plan of `tare run`.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,17 +98,21 @@ pub(crate) fn list() -> anyhow::Result<()> {
     print(plans.iter().map(line).collect::<String>())
 }
 
-/// Finds, reads and resolves a plan. A name that contains a path separator or ends in `.yaml` or
-/// `.yml` is a file; any other name is first looked up among the built-in plans.
+/// Whether the name of a plan or graph is always a file: it contains a path separator, or ends in `.yaml` or `.yml`.
+/// Any other name is first looked up among the built-in ones.
+pub(super) fn is_path(name: &str) -> bool {
+    let has_extension = |e: &OsStr| e == "yaml" || e == "yml";
+    name.contains(std::path::is_separator) || Path::new(name).extension().is_some_and(has_extension)
+}
+
+/// Finds, reads and resolves a plan.
 pub(crate) fn read(name: &str, sets: &[String]) -> anyhow::Result<Source> {
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let path = Path::new(name);
-    let is_path = name.contains(std::path::is_separator)
-        || path.extension().is_some_and(|e| e == "yaml" || e == "yml");
     let text = if name == "-" {
         tare_files::all_text(io::stdin().lock(), TEXT_BYTES_MAX as u64)
             .context("cannot read the plan from standard input")?
-    } else if is_path || (plan::builtin(name).is_none() && path.is_file()) {
+    } else if is_path(name) || (plan::builtin(name).is_none() && path.is_file()) {
         read_file(path).with_context(|| format!("cannot read the plan {name}"))?
     } else {
         builtin(name)?.text.to_owned()

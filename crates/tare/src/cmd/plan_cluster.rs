@@ -19,7 +19,7 @@ pub(crate) fn run(
     flags: &Flags,
     output: Output,
 ) -> anyhow::Result<ExitCode> {
-    let remedy = "--cluster is of the environment kubernetes: leave out one of them";
+    let remedy = "--cluster checks a run on Kubernetes: remove --set environment=...";
     super::plan::refuse_sets(sets, &[("environment", remedy)])?;
     let mut sets = sets.to_vec();
     sets.push("environment=kubernetes".to_owned());

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
+use rustix::process::Signal;
 use signal_hook::iterator::Signals;
 use tare_model::plan::{EnvironmentKind, Plan};
 use tare_model::trial::order;
@@ -280,7 +281,7 @@ pub(super) fn begin(plan: Plan, text: String, dir: Option<PathBuf>) -> RunStart 
 pub(super) struct Stop {
     /// True from the first signal on.
     pub(super) asked: watch::Receiver<bool>,
-    /// Once this is set, the next signal ends the process at once; its children end with it.
+    /// Once this is set, the next signal ends the process at once.
     at_once: Arc<AtomicBool>,
 }
 
@@ -294,17 +295,25 @@ impl Stop {
 /// What a signal does during a run.
 pub(super) const STOPPING: &str = "Stopping the current trial and cleaning up";
 
-/// Returns flags that Ctrl-C, SIGTERM and SIGHUP set. The first signal prints `message`.
+/// Returns flags that Ctrl-C, SIGTERM and SIGHUP set. The first signal prints `message`, and the second one ends the
+/// process, except a further SIGHUP.
 pub(super) fn stop_on_signal(message: &'static str) -> anyhow::Result<Stop> {
     let (sender, asked) = watch::channel(false);
     let at_once = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new(tare_workload::signals::stopping())?;
     let last = Arc::clone(&at_once);
     std::thread::spawn(move || {
-        for _ in signals.forever() {
-            if last.swap(true, Ordering::SeqCst) {
+        let mut stopping = false;
+        for signal in signals.forever() {
+            let ended = last.load(Ordering::SeqCst);
+            // Of a closed terminal, the kernel sends it and the shell once more.
+            if stopping && !ended && signal == Signal::HUP.as_raw() {
+                continue;
+            }
+            if stopping || ended {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
+            stopping = true;
             super::output::say(format_args!(
                 "\n{message}; press Ctrl-C again to exit at once."
             ));

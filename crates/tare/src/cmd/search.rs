@@ -21,6 +21,8 @@ mod text;
 
 /// Maximum number of steps of a search.
 const STEPS_MAX: usize = 10_000;
+/// Lowest rate of a search without `--min-rate`.
+const MIN_RPS: f64 = 1.0;
 /// First rate of a search without `--min-rate`.
 const START_RPS: f64 = 100.0;
 
@@ -29,7 +31,7 @@ const START_RPS: f64 = 100.0;
 /// The rate doubles until an objective is missed. Each further step runs at the rate that is most
 /// informative, until the interval is narrow enough. The result states what limits the rate: the
 /// target, the generator, or --max-rate. Exit code 1: even the lowest rate misses an objective, or
-/// every request fails; 3: no limit was found.
+/// no step had a response; 3: no limit was found, or every request fails from some step on.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -77,7 +79,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (min_rps, start_rps) = match args.min_rate {
         Some(rate) => (rate, rate),
-        None => (1.0, START_RPS.min(args.max_rate)),
+        None => (MIN_RPS, START_RPS.min(args.max_rate)),
     };
     if !(min_rps > 0.0 && min_rps * 1.01 < args.max_rate) {
         bail!(
@@ -207,7 +209,9 @@ fn search(
         found: search.found().filter(|_| failure.is_none()),
         unseen_share: search.unseen_share(),
         limit: match failure {
-            Some(_) if at_lowest(&search, &plan.goal) => SearchLimit::MinRate,
+            Some(_) if at_lowest(&search, &plan.goal) && !search.steps().iter().any(answers) => {
+                SearchLimit::MinRate
+            }
             Some(_) => SearchLimit::Unknown,
             None => search.limit(),
         },

@@ -11,6 +11,7 @@ use tare_model::worker::WorkloadSpec;
 use tare_workload::LocalInstance;
 
 use super::input::read_text;
+use super::plan::is_path;
 use crate::terminal;
 
 /// Show or serve the example applications (service graphs)
@@ -110,13 +111,10 @@ fn show(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a built-in graph, or that of a file. A name with a path separator or the ending of a YAML
-/// file is always a file.
+/// Returns a built-in graph, or that of a file.
 fn find(name: &str) -> anyhow::Result<ServiceGraph> {
     let path = Path::new(name);
-    let is_path = name.contains(std::path::is_separator)
-        || path.extension().is_some_and(|e| e == "yaml" || e == "yml");
-    if is_path || (graph::builtin(name).is_none() && path.is_file()) {
+    if is_path(name) || (graph::builtin(name).is_none() && path.is_file()) {
         return graph_of_file(name, &read_text(path)?)
             .map_err(|errors| anyhow::anyhow!("invalid service graph\n\n{errors}"));
     }

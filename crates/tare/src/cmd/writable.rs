@@ -29,7 +29,7 @@ pub(crate) fn file(option: &str, path: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// When the directory cannot be created or nothing can be written in it.
 pub(crate) fn directory(option: &str, path: &Path) -> anyhow::Result<()> {
-    let mut missing: Vec<PathBuf> = path
+    let missing: Vec<PathBuf> = path
         .ancestors()
         .take_while(|p| !p.as_os_str().is_empty() && !p.exists())
         .map(Path::to_owned)
@@ -37,7 +37,7 @@ pub(crate) fn directory(option: &str, path: &Path) -> anyhow::Result<()> {
     let tried = fs::create_dir_all(path)
         .and_then(|()| create(&path.join(format!(".tare-{}", std::process::id()))));
     // The innermost first. A directory that another process uses by now stays.
-    for path in missing.drain(..) {
+    for path in missing {
         let _ = fs::remove_dir(path);
     }
     tried.with_context(|| format!("{option}: cannot write in {}", path.display()))

@@ -1,10 +1,14 @@
 //! Encodes JSON as Protobuf messages. The schema comes from the server itself (reflection), a
 //! .proto file, or a descriptor set.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
+use protox::file::{
+    ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver,
+};
 use tare_model::load::Streaming;
 use tare_model::nearest;
 
@@ -26,16 +30,45 @@ pub(crate) fn from_proto(file: &Path, imports: &[PathBuf]) -> anyhow::Result<Des
     let mut includes = imports.to_vec();
     let parent = file.parent().filter(|p| !p.as_os_str().is_empty());
     includes.push(parent.unwrap_or(Path::new(".")).to_owned());
-    let compiled = protox::Compiler::new(&includes).and_then(|mut compiler| {
-        compiler.open_file(file)?;
-        Ok(compiler.descriptor_pool())
-    });
-    compiled.with_context(|| {
+    let mut resolver = ChainFileResolver::new();
+    for folder in includes {
+        resolver.add(ProtoFolder(folder));
+    }
+    resolver.add(GoogleFileResolver::new());
+    let mut compiler = protox::Compiler::with_file_resolver(resolver);
+    compiler.open_file(file).with_context(|| {
         format!(
             "failed to compile {}: expected a .proto file, with its imports in --import-path",
             file.display()
         )
-    })
+    })?;
+    Ok(compiler.descriptor_pool())
+}
+
+/// A folder with .proto files. Named pipes and devices in their place are refused.
+struct ProtoFolder(PathBuf);
+
+impl ProtoFolder {
+    fn protox(&self) -> IncludeFileResolver {
+        IncludeFileResolver::new(self.0.clone())
+    }
+}
+
+impl FileResolver for ProtoFolder {
+    fn resolve_path(&self, path: &Path) -> Option<String> {
+        self.protox().resolve_path(path)
+    }
+
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        let path = self.0.join(name);
+        match tare_files::check(&path, tare_files::DOCUMENT_BYTES_MAX) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let found = format!("{}: {error}", path.display());
+                Err(protox::Error::new(found))
+            }
+            _ => self.protox().open_file(name),
+        }
+    }
 }
 
 /// Returns the schema of a descriptor set (`protoc --include_imports --descriptor_set_out`).

@@ -75,7 +75,7 @@ pub(crate) fn serve(
         port,
         create: Arc::new(create),
         feed,
-        page: Mutex::default(),
+        page: Arc::default(),
     });
     let task = tokio::spawn(async move {
         let mut open = Open::default();
@@ -131,7 +131,7 @@ struct Site {
     create: Arc<CreatePage>,
     feed: Feed,
     /// The page, and the number of changes before it was created.
-    page: Mutex<Option<(u64, Bytes)>>,
+    page: Arc<Mutex<Option<(u64, Bytes)>>>,
 }
 
 impl Site {
@@ -161,7 +161,7 @@ impl Site {
     /// Serves the page. It is created at most once after each change, and for one request at a time.
     async fn page(&self) -> Response<Body> {
         const HTML: &str = "text/html; charset=utf-8";
-        let mut kept = self.page.lock().await;
+        let mut kept = Arc::clone(&self.page).lock_owned().await;
         let changes = self.feed.changes();
         if let Some((of, page)) = kept.as_ref()
             && *of == changes
@@ -169,13 +169,15 @@ impl Site {
             return whole(StatusCode::OK, HTML, page.clone());
         }
         let create = Arc::clone(&self.create);
-        match tokio::task::spawn_blocking(move || create()).await {
-            Ok(Ok(page)) => {
-                let page = Bytes::from(page);
-                *kept = Some((changes, page.clone()));
-                whole(StatusCode::OK, HTML, page)
-            }
-            Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error),
+        // The lock is held until the page is created, even if this connection is closed before.
+        let created = tokio::task::spawn_blocking(move || {
+            let page = Bytes::from(create()?);
+            *kept = Some((changes, page.clone()));
+            Ok(page)
+        });
+        match created.await {
+            Ok(Ok(page)) => whole(StatusCode::OK, HTML, page),
+            Ok(Err::<_, String>(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &error),
             Err(_) => text(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "failed to create the page",
@@ -245,6 +247,7 @@ fn response(status: StatusCode, kind: &'static str, body: Body) -> Response<Body
 mod tests {
     use super::*;
     use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
@@ -353,21 +356,40 @@ mod tests {
     async fn clients_that_wait_for_events_or_do_not_read_do_not_shut_out_others() {
         // Larger than the buffers of a connection: an answer that nobody reads does not end.
         let page = "x".repeat(32 << 20);
-        let server = serve(listen(0).unwrap(), Feed::new(), move || Ok(page.clone())).unwrap();
-        for path in ["/events", "/"] {
+        let feed = Feed::new();
+        let server = serve(listen(0).unwrap(), feed.clone(), move || Ok(page.clone())).unwrap();
+        feed.over("report.html");
+        for (path, begin) in [("/events", "report.html"), ("/", "200 OK")] {
             let mut idle = Vec::new();
             for _ in 0..2 * CONNECTIONS_MAX {
                 idle.push(ask(&server, path, None).await);
             }
             let answered = whole_answer(ask(&server, "/lost", None).await).await;
             assert!(answered.contains("404"), "{path}: {answered}");
-            // The first one was closed, the last one still waits.
+            // The first one was closed, the last one is served.
             let mut answer = Vec::new();
             let _ = idle[0].read_to_end(&mut answer).await;
-            let last = idle.pop().unwrap();
-            let state = last.try_read(&mut [0; 1024]);
-            assert!(!matches!(state, Ok(0)), "{path}: {state:?}");
+            read_to(&mut idle.pop().unwrap(), begin).await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_page_that_is_slow_to_create_is_created_once_for_many_connections() {
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&calls);
+        let create = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_secs(1));
+            Ok("the page".to_owned())
+        };
+        let server = serve(listen(0).unwrap(), Feed::new(), create).unwrap();
+        let mut asked = Vec::new();
+        for _ in 0..100 {
+            asked.push(ask(&server, "/", None).await);
+        }
+        let answer = whole_answer(asked.pop().unwrap()).await;
+        assert!(answer.ends_with("the page"), "{answer}");
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]

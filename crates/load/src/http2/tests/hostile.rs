@@ -200,36 +200,55 @@ fn each_violation_on_a_stream_ends_only_the_stream() {
         let flags = if last { END_HEADERS } else { 0 };
         huge.extend(raw(frame::CONTINUATION, flags, 1, part));
     }
-    let cases: Vec<(&str, Vec<u8>)> = vec![
-        ("data before headers", data(1, b"x", false)),
-        ("no status", status(&[("x", "y")], true)),
+    let cases: Vec<(&str, &str, Vec<u8>)> = vec![
+        (
+            "data before headers",
+            "data where none is allowed",
+            data(1, b"x", false),
+        ),
+        (
+            "no status",
+            "without `:status`",
+            status(&[("x", "y")], true),
+        ),
         (
             "two statuses",
+            "`:status` twice",
             status(&[(":status", "200"), (":status", "200")], true),
         ),
         (
             "a status after a field",
+            "after other header fields",
             status(&[("x", "y"), (":status", "200")], true),
         ),
-        ("a status of two digits", status(&[(":status", "20")], true)),
+        (
+            "a status of two digits",
+            "invalid `:status`",
+            status(&[(":status", "20")], true),
+        ),
         (
             "a pseudo field of requests",
+            "pseudo-header field",
             status(&[(":status", "200"), (":path", "/")], true),
         ),
         (
             "a name in capitals",
+            "invalid header field",
             status(&[(":status", "200"), ("X", "y")], true),
         ),
         (
             "a line feed",
+            "invalid header field",
             status(&[(":status", "200"), ("x", "a\nb")], true),
         ),
         (
             "connection",
+            "only valid in HTTP/1.1",
             status(&[(":status", "200"), ("connection", "close")], true),
         ),
         (
             "transfer-encoding",
+            "only valid in HTTP/1.1",
             status(
                 &[(":status", "200"), ("transfer-encoding", "chunked")],
                 true,
@@ -237,6 +256,7 @@ fn each_violation_on_a_stream_ends_only_the_stream() {
         ),
         (
             "two lengths",
+            "invalid Content-Length",
             status(
                 &[
                     (":status", "200"),
@@ -248,43 +268,61 @@ fn each_violation_on_a_stream_ends_only_the_stream() {
         ),
         (
             "an invalid length",
+            "invalid Content-Length",
             status(&[(":status", "200"), ("content-length", "+5")], false),
         ),
         (
             "fewer bytes than stated",
+            "less data",
             with(&five, &data(1, b"1234", true)),
         ),
         (
             "more bytes than stated",
+            "more data",
             with(&five, &data(1, b"123456", false)),
         ),
         (
             "no bytes although stated",
+            "less data",
             status(&[(":status", "200"), ("content-length", "5")], true),
         ),
-        ("101", status(&[(":status", "101")], false)),
+        ("101", "status 101", status(&[(":status", "101")], false)),
         (
             "an interim response at the end",
+            "interim response",
             status(&[(":status", "100")], true),
         ),
         (
             "trailers that do not end",
+            "do not end the stream",
             with(&good, &status(&[("x", "y")], false)),
         ),
         (
             "trailers with a status",
+            "trailers with a `:status`",
             with(&good, &status(&[(":status", "200")], true)),
         ),
-        ("a list of fields above the limit", huge),
-        ("a window update of 0", window_update(1, 0)),
-        ("a window above its limit", window_update(1, 0x7fff_ffff)),
+        ("a list of fields above the limit", "64 KiB", huge),
+        (
+            "a window update of 0",
+            "increment of 0",
+            window_update(1, 0),
+        ),
+        (
+            "a window above its limit",
+            "window exceeds its limit",
+            window_update(1, 0x7fff_ffff),
+        ),
     ];
-    for (name, bytes) in cases {
+    for (name, fragment, bytes) in cases {
         let mut client = connected(vec![get()], 4, &[]);
         client.open(0);
         client.open(0);
         let found = fed(&mut client, &bytes);
-        assert!(matches!(found[..], [EventKind::Malformed(_)]), "{name}");
+        let [EventKind::Malformed(reason)] = found[..] else {
+            panic!("{name}: {found:?}");
+        };
+        assert!(reason.contains(fragment), "{name}: {reason}");
         let last = fed(&mut client, &ok(3, b"still here"));
         assert!(matches!(last[..], [EventKind::Response(_)]), "{name}");
     }
@@ -346,7 +384,10 @@ fn more_data_than_the_window_is_a_violation() {
     fed(&mut client, &headers(1, &[(":status", "200")], false));
     client.streams[0].receive_left = 10;
     let found = fed(&mut client, &data(1, &[0; 11], false));
-    assert!(matches!(found[..], [EventKind::Malformed(_)]));
+    let [EventKind::Malformed(reason)] = found[..] else {
+        panic!("{found:?}");
+    };
+    assert!(reason.contains("window allows"), "{reason}");
     client.receive_left = 10;
     let v = client.feed(&data(1, &[0; 11], false), &mut Vec::new());
     assert_eq!(v.unwrap_err().code, ErrorCode::FlowControl);

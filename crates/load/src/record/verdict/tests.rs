@@ -293,3 +293,41 @@ fn the_wrk2_mode_and_a_local_shortage_are_findings() {
     });
     assert_eq!(short, (Grade::Suspect, vec![Reason::LocalShortage]));
 }
+
+#[test]
+fn the_time_of_requests_that_were_cut_off_is_not_attributed_to_those_that_failed() {
+    // 49 of 50 users hang until the run is interrupted after 10 s; one response is a 503.
+    let mut r = good();
+    r.mode = Mode::Saturate;
+    (r.counts.planned, r.counts.ok) = (20_050, 20_000);
+    (r.counts.error, r.counts.in_flight) = (1, 49);
+    (r.latency_ns.count, r.latency_ns.mean) = (20_000, 500_000.0);
+    (r.error_latency_ns.count, r.error_latency_ns.mean) = (1, 500_000.0);
+    r.errors.insert("status_5xx".to_owned(), 1);
+    // The grades and the beginnings of the findings.
+    let found = |r: &LoadResult, unfinished_ns| -> Vec<(Grade, String)> {
+        let reasons = assess(r, 0, unfinished_ns).reasons.into_iter();
+        let of_time = |f: &Finding| matches!(f.reason, Reason::Errors | Reason::DrainCut);
+        let start = |f: Finding| {
+            (
+                f.grade,
+                f.found.split_inclusive(')').next().unwrap().to_owned(),
+            )
+        };
+        reasons.filter(of_time).map(start).collect()
+    };
+    let cut = |grade, shares: &str| (grade, format!("49 of 20050 slots ({shares})"));
+    let hung = |time| format!("0.244 % and {time} of the time of all requests");
+    let of_hung = cut(Grade::Invalid, &hung("98.000 %"));
+    assert_eq!(found(&r, 49 * 10_000_000_000), [of_hung]);
+    // A short time does not change the grade of their number.
+    assert_eq!(found(&r, 1_000), [cut(Grade::Suspect, "0.244 %")]);
+    // Each finding has its own share of the time.
+    r.error_latency_ns.mean = 1e9;
+    let failed = "1 of 20050 requests failed (0.005 % and 0.200 % of the time of all requests)";
+    let expected = [
+        cut(Grade::Invalid, &hung("97.804 %")),
+        (Grade::Suspect, failed.to_owned()),
+    ];
+    assert_eq!(found(&r, 49 * 10_000_000_000), expected);
+}

@@ -165,6 +165,8 @@ struct Group<'a> {
     changes: HashMap<&'a str, Vec<(String, bool)>>,
     /// The numbers of the variants' colours: the baseline is grey, as on the page of a run.
     colours: HashMap<&'a str, usize>,
+    /// See [`HistoryGroup::entries_min`].
+    entries_min: usize,
 }
 
 impl<'a> Group<'a> {
@@ -191,6 +193,7 @@ impl<'a> Group<'a> {
             positions: ids.map(|(i, e)| (e.id.as_str(), i)).collect(),
             changes,
             colours,
+            entries_min: group.entries_min(),
         }
     }
 

@@ -68,10 +68,10 @@ fn row(
                 page.tag(&format!("span class=\"{class}\""), words);
             }
         }
-        None if group.group.entries.len() < ENTRIES_MIN => {
+        None if group.entries_min < ENTRIES_MIN => {
             page.raw("-");
         }
-        None if group.group.entries.len() < ENTRIES_LASTING => {
+        None if group.entries_min < ENTRIES_LASTING => {
             page.raw("<span class=\"steady\">no change found</span>");
         }
         None => {

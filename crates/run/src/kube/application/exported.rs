@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{text, title};
+use crate::kube::mesh::group;
 
 /// Fields of the metadata that only the server sets.
 const METADATA: [&str; 10] = [
@@ -38,17 +39,17 @@ pub(super) type Change = (String, String);
 
 /// Removes what a cluster has added to these objects. Returns the changes.
 pub(super) fn clean(objects: &mut Vec<Value>) -> Vec<Change> {
-    let mut changes = Vec::new();
-    objects.retain(|object| match made_by_cluster(object) {
-        None => true,
-        Some(maker) => {
-            changes.push((
-                title(object),
-                format!("left out, because {maker} creates it"),
-            ));
-            false
-        }
+    let makers: Vec<Option<String>> = objects
+        .iter()
+        .map(|o| made_by_cluster(o, objects))
+        .collect();
+    let left_out = objects.iter().zip(&makers).filter_map(|(object, maker)| {
+        let why = format!("left out, because {} creates it", maker.as_ref()?);
+        Some((title(object), why))
     });
+    let mut changes: Vec<Change> = left_out.collect();
+    let mut makers = makers.into_iter();
+    objects.retain(|_| makers.next().flatten().is_none());
     for object in objects {
         let removed = fields(object);
         if !removed.is_empty() {
@@ -59,14 +60,18 @@ pub(super) fn clean(objects: &mut Vec<Value>) -> Vec<Change> {
     changes
 }
 
-/// Who creates an object on every cluster.
-fn made_by_cluster(object: &Value) -> Option<String> {
+/// Who creates an object on every cluster that has these objects.
+fn made_by_cluster(object: &Value, objects: &[Value]) -> Option<String> {
     let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
     let owners = object.pointer("/metadata/ownerReferences");
     let owners = owners.and_then(Value::as_array).into_iter().flatten();
     let mut controllers = owners.filter(|owner| owner.get("controller") == Some(&true.into()));
     if let Some(owner) = controllers.next() {
-        return Some(format!("{}/{}", text(owner, "/kind"), text(owner, "/name")));
+        let owner_title = format!("{}/{}", text(owner, "/kind"), text(owner, "/name"));
+        // The groups of other kinds are domains.
+        let is_built_in = !group(owner).contains('.');
+        let is_there = is_built_in || objects.iter().any(|o| title(o) == owner_title);
+        return Some(owner_title).filter(|_| is_there);
     }
     let is_made = match kind {
         "ConfigMap" => [
@@ -79,12 +84,18 @@ fn made_by_cluster(object: &Value) -> Option<String> {
         "Secret" => {
             text(object, "/type") == "kubernetes.io/service-account-token" && is_exported(object)
         }
-        // Exported together with its Service.
-        "Endpoints" | "Event" => is_exported(object),
+        "Endpoints" => is_exported(object) && objects.iter().any(|o| selects(o, name)),
+        "Event" => is_exported(object),
         "Service" => name == "kubernetes" && text(object, "/metadata/namespace") == "default",
         _ => false,
     };
     is_made.then(|| "the cluster".to_owned())
+}
+
+/// Whether an object is the Service of this name, and has a selector: then its Endpoints are made.
+fn selects(object: &Value, name: &str) -> bool {
+    let selector = object.pointer("/spec/selector").and_then(Value::as_object);
+    title(object) == format!("Service/{name}") && selector.is_some_and(|s| !s.is_empty())
 }
 
 fn is_exported(object: &Value) -> bool {
@@ -144,7 +155,7 @@ fn remove(from: &mut Map<String, Value>, key: &str, word: &str, removed: &mut Ve
         Value::Array(list) => list.is_empty(),
         _ => false,
     };
-    // Generated manifests have an empty status and time, which nobody misses.
+    // Generated manifests have an empty status and time, whose removal is not worth a note.
     if from.remove(key).is_some_and(|value| !is_empty(&value)) {
         let name = format!("{word}{key}");
         if !removed.contains(&name) {
@@ -206,12 +217,42 @@ mod tests {
             json!({"kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}}),
             json!({"kind": "ServiceAccount", "metadata": {"name": "default", "uid": "1"}}),
             json!({"kind": "Endpoints", "metadata": {"name": "web", "uid": "1"}}),
-            json!({"kind": "Service", "metadata": {"name": "web", "uid": "1"}}),
+            json!({"kind": "Service", "metadata": {"name": "web", "uid": "1"},
+                "spec": {"selector": {"app": "web"}}}),
         ];
         let changes = clean(&mut objects);
         assert_eq!(objects.len(), 1, "{objects:?}");
         assert_eq!(changes[0].0, "ReplicaSet/x");
         assert_eq!(changes[0].1, "left out, because Deployment/web creates it");
+    }
+
+    #[test]
+    fn objects_that_nobody_creates_again_are_kept() {
+        let pod_set =
+            json!({"apiVersion": "strimzi.io/v1", "kind": "PodSet", "metadata": {"name": "db"}});
+        let pod = json!({"kind": "Pod", "metadata": {"name": "db-0", "ownerReferences": [
+            {"apiVersion": "strimzi.io/v1", "kind": "PodSet", "name": "db", "controller": true}]}});
+        let mut with_owner = vec![pod_set.clone(), pod.clone()];
+        clean(&mut with_owner);
+        assert_eq!(with_owner, [pod_set]);
+        let mut alone = vec![pod];
+        clean(&mut alone);
+        assert_eq!(
+            alone,
+            [json!({"kind": "Pod", "metadata": {"name": "db-0"}})]
+        );
+
+        let endpoints = json!({"kind": "Endpoints", "metadata": {"name": "db", "uid": "1"}});
+        for spec in [
+            json!({}),
+            json!({"selector": {}}),
+            json!({"selector": null}),
+        ] {
+            let service = json!({"kind": "Service", "metadata": {"name": "db"}, "spec": spec});
+            let mut objects = vec![service, endpoints.clone()];
+            clean(&mut objects);
+            assert_eq!(objects.len(), 2, "{objects:?}");
+        }
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub(crate) struct Rendered {
     pub(crate) changes: Vec<(String, String)>,
     /// What a user should know about objects that are deployed: the object, and the note.
     pub(crate) notes: Vec<(String, String)>,
-    /// Digest of the rendered objects, before any change.
+    /// Digest of the rendered objects without those of `exclude` and without what a cluster has
+    /// added, before all other changes.
     pub(crate) digest: String,
     /// Paths of the kinds, by `apiVersion` and kind.
     resources: BTreeMap<(String, String), Resource>,

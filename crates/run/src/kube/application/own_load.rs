@@ -6,7 +6,7 @@ use super::instance::{containers, template};
 use super::{text, title};
 
 /// Names of programs that send load.
-const PROGRAMS: [&str; 24] = [
+const PROGRAMS: [&str; 23] = [
     "k6",
     "locust",
     "fortio",
@@ -25,13 +25,14 @@ const PROGRAMS: [&str; 24] = [
     "tsung",
     "bombardier",
     "autocannon",
-    "ab",
     "votebot",
     "loadgen",
     "loadgenerator",
     "loadtest",
     "trafficgenerator",
 ];
+/// One more, whose name is too short to be looked for in the names of objects and images: `web-ab`.
+const AB: &str = "ab";
 /// The same in several words.
 const PHRASES: [&str; 9] = [
     "vote-bot",
@@ -83,7 +84,7 @@ fn sign(object: &Value) -> Option<String> {
             words.find(|word| {
                 // The name of a program, not of a flag or a host.
                 let program = word.rsplit('/').next().unwrap_or(word);
-                program.len() > 2 && is_generator(program)
+                program == AB || is_generator(program)
             })
         });
         program.map(|program| format!("the program {program}"))
@@ -138,6 +139,8 @@ mod tests {
                 "alpine",
                 &["sh", "-c", "while true; do wrk2 -R100 http://web; done"],
             ),
+            ("a", "httpd:2.4", &["/usr/bin/ab", "-n100", "http://web/"]),
+            ("a", "alpine", &["k6", "run", "a.js"]),
         ] {
             let notes = notes(&[deployment(name, image, command)]);
             assert_eq!(notes.len(), 1, "{name} {image}");
@@ -153,6 +156,7 @@ mod tests {
             ("they", "acme/monkey", &[]),
             ("download-generator", "acme/upload-tests", &[]),
             ("httpbin", "localhost:5000/load-balancer", &[]),
+            ("web-ab", "acme/ab:1", &["web", "--mode=ab"]),
         ] {
             assert_eq!(
                 notes(&[deployment(name, image, command)]),

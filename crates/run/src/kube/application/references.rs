@@ -34,6 +34,8 @@ pub(crate) struct References {
 struct Names {
     services: BTreeSet<String>,
     namespaces: BTreeSet<String>,
+    /// One of them that no object names: only objects without a namespace would be there.
+    unnamed: Option<String>,
     /// Labels of the application's Namespace objects, which are not deployed.
     labels: BTreeSet<(String, String)>,
 }
@@ -56,14 +58,16 @@ impl References {
     /// Collects the names in `objects`. Those without a namespace would be in `unnamed`.
     pub(super) fn of(objects: &[Value], unnamed: &str) -> Self {
         let mut names = Names::default();
+        let mut has_unnamed = false;
         for object in objects {
             let name = text(object, "/metadata/name").to_owned();
             if text(object, "/kind") != "Namespace" {
-                let namespace = match text(object, "/metadata/namespace") {
-                    "" => unnamed,
-                    namespace => namespace,
-                };
-                names.namespaces.insert(namespace.to_owned());
+                match text(object, "/metadata/namespace") {
+                    "" => has_unnamed = true,
+                    namespace => {
+                        names.namespaces.insert(namespace.to_owned());
+                    }
+                }
             }
             match text(object, "/kind") {
                 "Service" => {
@@ -78,6 +82,9 @@ impl References {
                 }
                 _ => {}
             }
+        }
+        if has_unnamed && names.namespaces.insert(unnamed.to_owned()) {
+            names.unnamed = Some(unnamed.to_owned());
         }
         Self { names }
     }
@@ -270,7 +277,7 @@ impl Walk<'_> {
         }
         let renamed: Vec<(String, String)> = map
             .keys()
-            .map(|key| (key, words::replace(self.names, key, self.to).text))
+            .map(|key| (key, words::replace_in_key(self.names, key, self.to)))
             .filter(|(key, new)| *key != new)
             .map(|(key, new)| (key.clone(), new))
             .collect();

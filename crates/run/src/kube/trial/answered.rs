@@ -22,6 +22,8 @@ const ANSWERS_WITH_SIDECAR_WITHIN: Duration = Duration::from_secs(30);
 /// Time limit of one request to an endpoint.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 200;
+/// Answer of an Envoy whose policy refuses a request. Linkerd answers with an empty body.
+const REFUSED_BY_ENVOY: &str = "RBAC: access denied";
 
 /// A request that must be allowed.
 struct Asked {
@@ -45,8 +47,9 @@ pub(super) async fn prove(
     let prober = &mut deployment.prober;
     let sent = prober.send_from(inputs.api, inputs.settings, place, requests, 0);
     let results = sent.await?;
+    let has_mesh = deployment.section().is_some();
     for (asked, result) in all.iter().zip(&results) {
-        if !is_allowed(result, asked.is_of_load) {
+        if !is_allowed(result, asked.is_of_load, has_mesh) {
             return Err(error(inputs, deployment, asked, result).await);
         }
     }
@@ -92,12 +95,15 @@ fn requests(inputs: Inputs<'_>, deployment: &Deployment) -> Vec<Asked> {
     all
 }
 
-/// Whether a request was let through. The answer to a path that is not of the load may be any of the application's, but
-/// not the status with which policies refuse, nor that of a proxy without an upstream.
-fn is_allowed(result: &ProbeResult, is_of_load: bool) -> bool {
+/// Whether a request was let through. The answer to a path that is not of the load may be any of
+/// the application's, but not that of a proxy whose policy refuses it, or that has no upstream.
+fn is_allowed(result: &ProbeResult, is_of_load: bool, has_mesh: bool) -> bool {
     match result {
         Ok(ProbeAnswer { status, .. }) if is_of_load => *status < 400,
-        Ok(ProbeAnswer { status, .. }) => *status != 403 && !(502..=504).contains(status),
+        Ok(ProbeAnswer { status, body, .. }) => {
+            let is_refusal = body.trim().is_empty() || body.contains(REFUSED_BY_ENVOY);
+            !has_mesh || !(502..=504).contains(status) && !(*status == 403 && is_refusal)
+        }
         Err(_) => false,
     }
 }
@@ -148,31 +154,48 @@ mod tests {
 
     #[test]
     fn a_refusal_by_a_policy_is_not_an_answer_of_the_application() {
-        let of = |status| {
+        let with = |status, body: &str| {
             Ok(ProbeAnswer {
                 status,
-                body: String::new(),
+                body: body.to_owned(),
                 is_cut: false,
                 unix_ns: 0,
             })
         };
-        assert!(is_allowed(&of(200), true) && is_allowed(&of(302), true));
-        for status in [403, 404, 500, 503] {
-            assert!(!is_allowed(&of(status), true), "{status}");
+        let of = |status| with(status, "");
+        for has_mesh in [true, false] {
+            assert!(is_allowed(&of(200), true, has_mesh) && is_allowed(&of(302), true, has_mesh));
+            for status in [403, 404, 500, 503] {
+                assert!(!is_allowed(&of(status), true, has_mesh), "{status}");
+            }
         }
-        for (status, expected) in [
-            (404, true),
-            (405, true),
-            (500, true),
-            (403, false),
-            (503, false),
+        for (status, body, expected) in [
+            (404, "", true),
+            (405, "", true),
+            (500, "", true),
+            (403, "", false),
+            (403, "RBAC: access denied", false),
+            // Spring Security.
+            (403, "{\"status\":403,\"error\":\"Forbidden\"}", true),
+            (503, "", false),
         ] {
-            assert_eq!(is_allowed(&of(status), false), expected, "{status}");
+            let answer = with(status, body);
+            assert_eq!(
+                is_allowed(&answer, false, true),
+                expected,
+                "{status} {body}"
+            );
+            assert!(
+                is_allowed(&answer, false, false),
+                "{status} {body}: no mesh"
+            );
         }
         let reset = Err(ProbeFailure {
             kind: FailureKind::Reset,
             found: String::new(),
         });
-        assert!(!is_allowed(&reset, true) && !is_allowed(&reset, false));
+        for has_mesh in [true, false] {
+            assert!(!is_allowed(&reset, true, has_mesh) && !is_allowed(&reset, false, has_mesh));
+        }
     }
 }

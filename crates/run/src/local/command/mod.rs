@@ -13,6 +13,7 @@ use tare_model::trial::{Event, EventKind};
 use tokio::time::Instant;
 
 use super::child::Process;
+use super::keeper;
 use super::probe;
 use super::sockets;
 use super::topology::{Pod, Sides, Topology};
@@ -255,8 +256,8 @@ impl Program {
     }
 }
 
-/// The processes of the programs of a deployment. Dropping it kills those that are left, which their keepers have done
-/// before, if they were not killed.
+/// The processes of the programs of a deployment. Dropping it waits a while for their keepers,
+/// which end them, and then kills those that are left.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     /// Names of the pods, with their marks.
@@ -266,17 +267,23 @@ pub(super) struct Programs {
 impl Programs {
     /// Kills the processes that the programs have started and not ended. Returns an event for each.
     pub(super) fn end(&mut self) -> Vec<Event> {
-        let mut events = Vec::new();
-        for (name, mark) in std::mem::take(&mut self.marks) {
-            for pid in marked(&mark) {
-                let command = sockets::command_line(pid);
-                let found =
-                    format!("left the process {pid} ({command}) when it ended; tare killed it");
-                sockets::kill(pid);
-                events.push(event(EventKind::RemovedByForce, &name, found));
-            }
+        let marks = std::mem::take(&mut self.marks).into_iter();
+        let names: BTreeMap<String, String> = marks.map(|(name, mark)| (mark, name)).collect();
+        if names.is_empty() {
+            return Vec::new();
         }
-        events
+        let left = || {
+            let found = sockets::with_variable(MARK, "").into_iter();
+            found.filter_map(|(pid, mark)| Some((pid, names.get(&mark)?)))
+        };
+        keeper::end_keepers(left().map(|(pid, _)| pid));
+        let killed = left().map(|(pid, name)| {
+            let command = sockets::command_line(pid);
+            sockets::kill(pid);
+            let found = format!("left the process {pid} ({command}) when it ended; tare killed it");
+            event(EventKind::RemovedByForce, name, found)
+        });
+        killed.collect()
     }
 }
 
@@ -286,16 +293,23 @@ impl Drop for Programs {
     }
 }
 
-/// Kills the processes of all programs of a run, whose marks begin with this directory. Returns their ids and command
-/// lines.
+/// Ends the keepers of all programs of a run, whose marks begin with this directory, and kills the
+/// processes of the programs. Returns the ids and command lines of these processes.
 pub(super) fn kill_all_of(dir: &str) -> Vec<(u32, String)> {
-    let found = sockets::with_variable(MARK, &format!("{dir}/")).into_iter();
-    let killed = found.map(|(pid, _)| {
-        let line = sockets::command_line(pid);
-        sockets::kill(pid);
-        (pid, line)
+    let marked = || {
+        let found = sockets::with_variable(MARK, &format!("{dir}/")).into_iter();
+        found.map(|(pid, _)| pid)
+    };
+    let (keepers, programs): (Vec<u32>, Vec<u32>) =
+        marked().partition(|pid| keeper::is_keeper(*pid));
+    let lines = programs.iter().map(|pid| sockets::command_line(*pid));
+    let found = programs.iter().copied().zip(lines).collect();
+    keeper::end_keepers(keepers);
+    keeper::wait_until(|| {
+        marked().for_each(sockets::kill);
+        marked().next().is_none()
     });
-    killed.collect()
+    found
 }
 
 /// The processes of a program, its own and those that it has started.

@@ -133,6 +133,65 @@ fn the_program_that_has_taken_a_port_is_named() {
     assert_eq!(otherwise, "");
 }
 
+/// A process that stands for a keeper: of this name, with a child that nothing marks, which it ends
+/// before itself.
+const KEEPER: &str = "
+import os, signal, subprocess, sys, time
+open('/proc/self/comm', 'w').write('keeper')
+child = subprocess.Popen(['sleep', '600'], env={})
+def end(*_):
+    time.sleep(0.2)
+    child.kill()
+    child.wait()
+    sys.exit(0)
+signal.signal(signal.SIGUSR1, end)
+print(child.pid, flush=True)
+while True: signal.pause()
+";
+
+#[test]
+fn keepers_end_their_processes_before_the_rest_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("own-0-front").display().to_string();
+    let by_mark: fn(&str) = |mark| {
+        drop(Programs {
+            marks: vec![("own-0/front".to_owned(), mark.to_owned())],
+        });
+    };
+    let by_directory: fn(&str) = |mark| {
+        let dir = Path::new(mark).parent().unwrap().display().to_string();
+        let found = kill_all_of(&dir);
+        assert_eq!(found.len(), 1, "without the keeper: {found:?}");
+        assert_eq!(found[0].1, "sleep 601");
+    };
+    for end in [by_mark, by_directory] {
+        let start = |program: &str, arguments: &[&str]| {
+            let mut command = std::process::Command::new(program);
+            let command = command.args(arguments).env(MARK, &mark);
+            command
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let mut keeper = start("python3", &["-c", KEEPER]);
+        let mut child = String::new();
+        let mut lines = std::io::BufReader::new(keeper.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut lines, &mut child).unwrap();
+        let mut program = start("sleep", &["601"]);
+        end(&mark);
+        let has_ended = [program.try_wait(), keeper.try_wait()];
+        let _ = (program.kill(), keeper.kill());
+        let child = child.trim().parse().unwrap();
+        let is_left = crate::proc::tree::is_living(child);
+        sockets::kill(child);
+        let status = keeper.wait().unwrap();
+        let _ = program.wait();
+        assert!(!is_left, "the keeper was killed before its child");
+        assert!(status.success(), "{status}");
+        assert!(matches!(has_ended, [_, Ok(Some(_))]), "{has_ended:?}");
+    }
+}
+
 #[test]
 fn a_program_in_a_network_of_its_own_may_listen_on_all_addresses() {
     let mut graph = graph();

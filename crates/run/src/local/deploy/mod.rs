@@ -26,7 +26,7 @@ use super::{Local, LocalDeployment};
 use crate::environment::EnvironmentError;
 use crate::instances;
 use part::start_parts;
-use parts::{applications, exec_sidecars, feature_services, sidecars};
+use parts::{access_log, applications, exec_sidecars, feature_services, sidecars};
 
 /// Maximum number of sidecars that start at the same time, per core.
 const STARTS_PER_CORE: usize = 8;
@@ -73,14 +73,15 @@ pub(super) async fn deploy(
             topology::prefix(&workload.graph, network.second()),
         ),
         _network: network,
+        access_logs: access_logs(&topology, &trial.mesh, &dir.join(layout::LOGS)),
         logs: dir.join(layout::LOGS),
         config: dir.join(layout::CONFIG),
         remarks: Vec::new(),
         topology,
-        _scratch: scratch,
+        scratch,
     };
-    let logs = deployment.logs.clone();
-    let shortening = async move { log::keep_short(&logs).await };
+    let (logs, access_logs) = (deployment.logs.clone(), deployment.access_logs.clone());
+    let shortening = async move { log::keep_short(&logs, &access_logs).await };
     deployment.workers.spawn(shortening);
     let program = match has_envoys(&trial.mesh) {
         true => Some(program::of(local, &trial.mesh, plan.at_once.then_some(at))?),
@@ -93,6 +94,14 @@ pub(super) async fn deploy(
         return Err(error);
     }
     Ok(deployment)
+}
+
+/// The access logs that the proxies of a deployment write.
+fn access_logs(topology: &Topology, mesh: &Mesh, logs: &Path) -> Vec<PathBuf> {
+    let sides = Sides::of(mesh);
+    let pods = topology.pods.iter();
+    let pods = pods.filter(|pod| has_envoys(mesh) && pod.has_sidecar(sides));
+    pods.map(|pod| access_log(logs, pod)).collect()
 }
 
 /// The same error, with what the logs of other programs contain about it.

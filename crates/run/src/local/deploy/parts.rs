@@ -44,7 +44,7 @@ pub(super) fn exec_sidecars(
     let part = |pod: &Pod| {
         let name = pod.file_name();
         let doing = "create a directory for a sidecar";
-        let own = deployment._scratch.path().join(format!("{name}-sidecar"));
+        let own = deployment.scratch.path().join(format!("{name}-sidecar"));
         fs::create_dir(&own).map_err(EnvironmentError::io(doing))?;
         let own = own.display().to_string();
         let places = ExecPlaces {
@@ -92,7 +92,7 @@ pub(super) fn sidecars(
             }
             continue;
         }
-        let keys = deployment._scratch.path();
+        let keys = deployment.scratch.path();
         let admin = admin_socket(keys, index)?;
         let file_name = pod.file_name();
         let mut proxy = proxy(&deployment.topology, pod, mesh, admin.clone(), &logs);
@@ -126,6 +126,11 @@ pub(super) fn sidecars(
     Ok(parts)
 }
 
+/// Path of the access log of the sidecar of a pod.
+pub(super) fn access_log(logs: &Path, pod: &Pod) -> PathBuf {
+    logs.join(format!("{}-access.log", pod.file_name()))
+}
+
 fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Path) -> Proxy {
     let callers = pod.callers.iter().map(|&i| &topology.pods[i].identity);
     let mut callers: Vec<String> = callers.cloned().collect();
@@ -145,7 +150,7 @@ fn proxy(topology: &Topology, pod: &Pod, mesh: &Mesh, admin: PathBuf, logs: &Pat
         }),
         tls: None,
         settings: mesh.settings.clone(),
-        access_log: logs.join(format!("{}-access.log", pod.file_name())),
+        access_log: access_log(logs, pod),
         feature: None,
     }
 }
@@ -165,7 +170,7 @@ pub(super) async fn applications(
             continue;
         };
         let graph = &plan.workload_of(&trial.load).graph;
-        let scratch = deployment._scratch.path();
+        let scratch = deployment.scratch.path();
         let program = Program::of(&deployment.topology, pod, graph, sides, scratch);
         let program = program.map_err(|found| EnvironmentError::start(&pod.name, found))?;
         let log = logs.join(format!("{}.log", pod.file_name()));

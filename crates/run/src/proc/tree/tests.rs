@@ -141,12 +141,50 @@ fn a_child_that_ends_is_missing_only_if_nobody_waits_for_it() {
     assert!(found.contains("ignores the end of its children"), "{found}");
 }
 
+/// A process below the keeper ignores the end of its children; `script` is what it does.
+fn ignoring(script: &str) -> Option<String> {
+    let script = format!(
+        "
+import os, signal, time
+if os.fork() == 0:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    print('ready', flush=True)
+{script}
+os.wait()
+"
+    );
+    let keeper = Keeper::start("python3", &script);
+    let mut tree = Tree::new(keeper.child.id());
+    tree.usage().unwrap();
+    tree.begin();
+    // As long as a window: until it is found, or for a while.
+    for _ in 0..100 {
+        tree.usage().unwrap();
+        if tree.missing().is_some() {
+            break;
+        }
+    }
+    tree.missing()
+}
+
+#[test]
+fn children_too_short_for_two_readings_are_missing() {
+    let short = "    while True:
+        if os.fork() == 0: os._exit(0)
+        time.sleep(0.02)";
+    let found = ignoring(short).unwrap();
+    assert!(found.contains("ignores the end of its children"), "{found}");
+    assert_eq!(ignoring("    time.sleep(600)"), None, "it starts none");
+    let lasting = "    if os.fork() == 0: time.sleep(600)
+    time.sleep(600)";
+    assert_eq!(ignoring(lasting), None, "its child does not end");
+}
+
 /// A reading of a keeper with this CPU time of ended children, and these processes: id, CPU time, and that of ended
 /// children, in milliseconds.
 fn reading(waited_ms: u64, members: &[(u32, u64, u64)]) -> Reading {
     let member = |(pid, cpu_ms, waited_ms): &(u32, u64, u64)| {
         let counts = Counts {
-            parent: 1,
             start_ticks: u64::from(*pid),
             cpu_ns: cpu_ms * 1_000_000,
             waited_ns: waited_ms * 1_000_000,

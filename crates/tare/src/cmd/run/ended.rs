@@ -57,6 +57,17 @@ pub(in crate::cmd) fn analyse_quietly(run: &EndedRun) -> anyhow::Result<Option<(
     Ok(Some((summary, dir)))
 }
 
+/// What a failed run left, and what to do.
+fn left(run: &EndedRun) -> String {
+    match run.dir.join(layout::RUN).is_file() {
+        true => format!("The finished trials are saved. {}", run.resume),
+        false => format!(
+            "the run directory {} is missing: start a new run",
+            run.dir.display()
+        ),
+    }
+}
+
 /// Prints why the run ended, as the last line, and returns the exit code. `place` precedes the
 /// messages where several runs end at once.
 pub(in crate::cmd) fn conclude(
@@ -79,10 +90,36 @@ pub(in crate::cmd) fn conclude(
         Ok(_) => analysed,
         Err(error) => {
             say(format_args!("tare: {place}{error}"));
-            say(format_args!(
-                "{place}The finished trials are saved. {resume}"
-            ));
+            say(format_args!("{place}{}", left(run)));
             Ok(exit::INVALID)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_are_saved_only_where_the_run_directory_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let outcome = Outcome {
+            done: 0,
+            planned: 1,
+            interrupted: false,
+        };
+        let run = EndedRun {
+            dir: dir.path().to_owned(),
+            resume: "Continue.".to_owned(),
+            outcome: Ok(outcome),
+        };
+        let dir = dir.path();
+        let missing = format!(
+            "the run directory {} is missing: start a new run",
+            dir.display()
+        );
+        assert_eq!(left(&run), missing);
+        std::fs::write(dir.join(layout::RUN), "{}").unwrap();
+        assert_eq!(left(&run), "The finished trials are saved. Continue.");
     }
 }

@@ -6,6 +6,8 @@ use tare_model::hist::LatencySummary;
 use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
 use tare_model::units::{format_duration_ns, format_rate};
 
+use super::MIN_RPS;
+
 /// A backlog that a step cannot detect is not reported below this share of the rate.
 const UNSEEN: f64 = 0.02;
 
@@ -51,10 +53,7 @@ pub(super) fn page(result: &SearchResult) -> String {
         let _ = writeln!(out, "{}", row(step));
     }
     if let Some(failure) = &result.failure {
-        let _ = writeln!(
-            out,
-            "\n{failure}\ncorrect the request or the server; if the rate is too high for any response, use a lower --min-rate"
-        );
+        let _ = writeln!(out, "\n{failure}\n{}", remedy(&steps));
         return out;
     }
     let _ = writeln!(out, "\n{}", answer(result));
@@ -70,6 +69,16 @@ pub(super) fn page(result: &SearchResult) -> String {
         let _ = writeln!(out, "{ended}");
     }
     out
+}
+
+/// What to do if every request of the last step failed. The lowest rate is worth a try only if no
+/// step had a response.
+fn remedy(steps: &[&SearchStep]) -> &'static str {
+    let lower = |s: &&SearchStep| s.latency_ns.count == 0 && s.rate_rps > MIN_RPS;
+    match steps.iter().all(lower) {
+        true => "correct the request or the server; to begin with a lower rate, add --min-rate 1",
+        false => "correct the request or the server",
+    }
 }
 
 fn answer(result: &SearchResult) -> String {

@@ -361,6 +361,42 @@ fn objects_without_a_namespace_refer_to_each_other_as_default() {
 }
 
 #[test]
+fn a_namespace_that_no_object_names_is_replaced_only_in_places_for_hosts() {
+    let services = ["cache", "log", "queue"]
+        .map(|name| json!({"kind": "Service", "metadata": {"name": name}}));
+    let moved = |services: &[Value], text: &str| {
+        let mut map = json!({"kind": "ConfigMap", "data": {"a": text}});
+        References::of(services, "default").replace(&mut map, "t-0");
+        map["data"]["a"].as_str().unwrap().to_owned()
+    };
+    for text in [
+        "cache.default=60",
+        "log.default: info",
+        "a: 1\nqueue.default=jobs\n",
+    ] {
+        assert_eq!(moved(&services, text), text);
+        // Of a namespace that an object names, the form is clear.
+        let mut named = services.clone();
+        named[0]["metadata"]["namespace"] = "default".into();
+        assert_eq!(moved(&named, text), text.replace("default", "t-0"));
+    }
+    for text in [
+        "cache.default",
+        "0.cache.default\n",
+        "http://cache.default/a",
+        "amqp://u:p@queue.default,x",
+        "queues=queue.default:5672,cache.default.svc",
+    ] {
+        assert_eq!(moved(&services, text), text.replace("default", "t-0"));
+    }
+    let mut settings =
+        json!({"kind": "ConfigMap", "data": {"log.default": "info", "log.default.svc": "a"}});
+    References::of(&services, "default").replace(&mut settings, "t-0");
+    let expected = json!({"log.default": "info", "log.t-0.svc": "a"});
+    assert_eq!(settings["data"], expected);
+}
+
+#[test]
 fn any_object_is_walked_without_a_panic() {
     let shapes = [
         json!(null),

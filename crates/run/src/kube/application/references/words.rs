@@ -28,11 +28,20 @@ pub(super) struct Replaced {
 
 /// Replaces the namespaces of all references in a text by `to`.
 pub(super) fn replace(names: &Names, text: &str, to: &str) -> Replaced {
+    replace_in(names, text, to, false)
+}
+
+/// Replaces the namespaces of all references in the name of a field by `to`.
+pub(super) fn replace_in_key(names: &Names, key: &str, to: &str) -> String {
+    replace_in(names, key, to, true).text
+}
+
+fn replace_in(names: &Names, text: &str, to: &str, is_key: bool) -> Replaced {
     let (mut out, mut foreign) = (String::new(), None);
     let mut done = 0;
     for (start, end) in words(names, text) {
         let (before, after) = (&text[..start], &text[end..]);
-        match meaning(names, before, &text[start..end], after) {
+        match meaning(names, before, &text[start..end], after, is_key) {
             Meaning::Reference => {
                 out += &text[done..start];
                 out += to;
@@ -66,7 +75,7 @@ pub(super) fn words(names: &Names, text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-fn meaning(names: &Names, before: &str, namespace: &str, after: &str) -> Meaning {
+fn meaning(names: &Names, before: &str, namespace: &str, after: &str, is_key: bool) -> Meaning {
     // A host in a regular expression has `\.` in place of each dot.
     let label = ["\\.", "."].iter().find_map(|dot| before.strip_suffix(dot));
     if after.starts_with(".serviceaccount.") || after.starts_with("\\.serviceaccount") {
@@ -77,12 +86,16 @@ fn meaning(names: &Names, before: &str, namespace: &str, after: &str) -> Meaning
         let start = above.rfind(|c| !in_name(c) && c != '*');
         let label = &above[start.map_or(0, |at| at + char_len(above, at))..];
         let is_own = names.services.contains(label);
+        // `cache.default` may be the name of a setting. A namespace that the objects name is clear.
+        let is_host = || {
+            names.unnamed.as_deref() != Some(namespace) || is_place_of_host(before, after, is_key)
+        };
         return match of_cluster {
             true if is_own || label == "*" || continues(after, "pod") => Meaning::Reference,
             // The Service of the API server.
             true if label == "kubernetes" && namespace == "default" => Meaning::Word,
             true => Meaning::ForeignService,
-            false if is_own && !goes_on(after) => Meaning::Reference,
+            false if is_own && !goes_on(after) && is_host() => Meaning::Reference,
             false => Meaning::Word,
         };
     }
@@ -90,6 +103,18 @@ fn meaning(names: &Names, before: &str, namespace: &str, after: &str) -> Meaning
         return Meaning::Reference;
     }
     Meaning::Word
+}
+
+/// Whether a name that ends between these texts is in a place for a host: the whole text, if it is
+/// not the name of a field, after `//` or `@`, or before a port.
+fn is_place_of_host(before: &str, after: &str, is_key: bool) -> bool {
+    let above = before.trim_end_matches(|c| in_name(c) || matches!(c, '.' | '\\' | '*'));
+    let is_whole = above.trim().is_empty() && after.trim().is_empty();
+    let port = after.strip_prefix(':').unwrap_or_default();
+    (is_whole && !is_key)
+        || above.ends_with("//")
+        || above.ends_with('@')
+        || port.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Whether the text before or after a namespace names it as one: in an identity, a path of the API, or an option.
