@@ -354,11 +354,11 @@ mod tests {
             ),
             (
                 format!("[{SEARCH}, {{overload: {{}}, rate: 5}}]"),
-                "`rate` beside",
+                "`rate` does not work with",
             ),
             (
                 format!("[{SEARCH}, {{overload: {{}}, connections: 5}}]"),
-                "`connections` beside",
+                "`connections` does not work with",
             ),
             (
                 format!("[{SEARCH}, {{overload: {{}}, duration: 1500ms}}]"),
