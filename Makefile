@@ -25,7 +25,8 @@ dist: ## Build all release files for x86-64 and ARM64 in target/packages, and ru
 demo: build ## Compare Envoy sidecars with no mesh on this machine: 2 minutes after the build
 	$(TARE) run --set meshes=bare,envoy/mtls
 
-test: ## Run all tests; those on Kubernetes need root and Go (CLUSTER=no omits them)
+test: ## Run all tests; installs what they use (SETUP=no: not); CLUSTER=no omits Kubernetes, which needs root and Go
+	scripts/setup
 	$(MAKE) test-quick
 	$(MAKE) cluster-test-if-possible
 
@@ -78,13 +79,10 @@ web-browser-test-if-there:
 VALKEY := $(shell command -v valkey-server || command -v redis-server)
 POSTGRESQL := $(or $(shell command -v postgres),$(wildcard /usr/lib/postgresql/*/bin/postgres))
 
-.PHONY: datastores datastores-if-there
-datastores: ## Install the datastores of the tests, Redis and PostgreSQL, without starting their services (needs root and Debian)
-	scripts/datastores
-
+.PHONY: datastores-if-there
 datastores-if-there:
-	@test -n "$(VALKEY)" || echo "make test: found no Valkey or Redis, so they were NOT tested as datastores (make datastores)" >&2
-	@test -n "$(POSTGRESQL)" || echo "make test: found no PostgreSQL, so it was NOT tested as a datastore (make datastores)" >&2
+	@test -n "$(VALKEY)" || echo "make test: found no Valkey or Redis, so they were NOT tested as datastores (scripts/setup, as root)" >&2
+	@test -n "$(POSTGRESQL)" || echo "make test: found no PostgreSQL, so it was NOT tested as a datastore (scripts/setup, as root)" >&2
 
 .PHONY: grafana-test
 grafana-test: ## Run every query of docs/grafana on a real Prometheus (PROMETHEUS names its binary)

@@ -58,7 +58,7 @@ pub fn signed_duration(ns: f64) -> String {
 /// Ends of an interval whose ratio is at least this are far apart.
 const FAR_APART: f64 = 3.0;
 
-/// From this ratio on, a figure is several times another.
+/// From this ratio on, the nearer end of an interval says enough.
 const SEVERAL: f64 = 2.0;
 
 /// A ratio and the ends of its interval, with as many digits as the interval needs.
@@ -145,19 +145,18 @@ fn ratio_up_to(decimals: usize, value: f64, low: Option<f64>, high: Option<f64>)
     format!("{value} ({low} to {high})")
 }
 
-/// A factor whose interval has its ends far apart: `several times as high, between x4.1 and x30`.
+/// What is known of a factor whose interval has its ends far apart: `is at least x4.1`, or
+/// `is different: between x1.5 and x9.0`.
 #[must_use]
 pub fn wide_factor(low: Option<f64>, high: Option<f64>) -> Option<String> {
     let (low, high) = low.zip(high)?;
-    let several = match () {
-        () if low >= SEVERAL => "several times as high, ",
-        () if high <= 1.0 / SEVERAL => "several times as low, ",
-        () => "",
-    };
+    let end = |end: f64| ratio_number(end).trim_start_matches(['<', '>']).to_owned();
     let words = || match Wide::of(low, high) {
-        Some(wide) => format!("{several}{}", wide.words()),
+        _ if low >= SEVERAL => format!("is at least x{}", end(low)),
+        _ if high <= 1.0 / SEVERAL => format!("is at most x{}", end(high)),
+        Some(wide) => format!("is different: {}", wide.words()),
         None => format!(
-            "{several}between x{} and x{}",
+            "is different: between x{} and x{}",
             two_digits(low),
             two_digits(high)
         ),
@@ -399,16 +398,19 @@ mod tests {
         let wide = |low, high| wide_factor(Some(low), Some(high));
         assert_eq!(
             wide(4.1, 7.1e14).unwrap(),
-            "several times as high, at least 4.1"
+            "is at least x4.1"
         );
         assert_eq!(
             wide(4.1, 30.4).unwrap(),
-            "several times as high, between x4.1 and x30"
+            "is at least x4.1"
         );
-        assert_eq!(wide(1.5, 9.0).unwrap(), "between x1.5 and x9.0");
+        assert_eq!(
+            wide(1.5, 9.0).unwrap(),
+            "is different: between x1.5 and x9.0"
+        );
         assert_eq!(
             wide(0.05, 0.4).unwrap(),
-            "several times as low, between x0.050 and x0.40"
+            "is at most x0.40"
         );
         assert_eq!(wide(4.1, 6.0), None);
         assert_eq!(signed_duration(2.31e6), "+2.31 ms");

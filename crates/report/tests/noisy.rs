@@ -87,8 +87,8 @@ fn mutual_tls_costs_several_times_the_median_of_bare() {
         .find(|a| a.mesh == "envoy/mtls" && a.reference == "bare");
     let text = &answer.unwrap().text;
     for expected in [
-        "the median is different: several times as high, between x3.6 and x15",
-        "p99 is different: several times as high, between x3.7 and x31",
+        "the median is at least x3.6, ",
+        "p99 is at least x3.7, ",
     ] {
         assert!(text.contains(expected), "{text}");
     }

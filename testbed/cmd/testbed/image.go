@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -19,6 +21,8 @@ const imageRecipe = "images 1"
 const (
 	imagePrefix = "localhost/tare/"
 	imageTag    = "testbed"
+
+	pushNamespace = "push" // of containerd; the kubelet does not see its images
 )
 
 // An image FROM scratch with one uncompressed layer.
@@ -262,7 +266,7 @@ func importImages(c *Cluster, archives []string) (string, error) {
 	for n, node := range c.nodeNames() {
 		jobs = append(jobs, func() error {
 			for _, archive := range archives {
-				output, err := importImage(c, node, archive)
+				output, err := importImage(c, node, archive, "k8s.io")
 				if err != nil {
 					return fmt.Errorf("%s: %w", node, err)
 				}
@@ -280,14 +284,39 @@ func importImages(c *Cluster, archives []string) (string, error) {
 	return names[0], err
 }
 
+// pushImage pushes the image of an archive to the cluster's registry. No node has the image then.
+func pushImage(c *Cluster, archive, name string) error {
+	user, err := os.ReadFile(c.path("pki", "registry.password"))
+	if err != nil {
+		return err
+	}
+	node := c.nodeNames()[0]
+	output, err := importImage(c, node, archive, pushNamespace)
+	if err != nil {
+		return err
+	}
+	words := strings.Fields(output)
+	at := slices.Index(words, "unpacking")
+	if at < 0 || at+1 >= len(words) {
+		return fmt.Errorf("found no image in %q", output)
+	}
+	imported, to := words[at+1], c.registry()+"/"+name
+	images := func(arguments ...string) error {
+		_, err := c.inMachine(node, append([]string{c.bin("ctr"), "--namespace", pushNamespace, "images"}, arguments...)...)
+		return err
+	}
+	pushed := images("push", "--local", "--user", strings.TrimSpace(string(user)), "--tlscacert", c.path("pki", "ca.crt"), to, imported)
+	return errors.Join(pushed, images("remove", "--sync", imported))
+}
+
 // importImage passes the archive on standard input, because a node does not see all files of the host.
-func importImage(c *Cluster, node, archive string) (string, error) {
+func importImage(c *Cluster, node, archive, namespace string) (string, error) {
 	file, err := os.Open(archive)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	enter, err := c.enter(node, []string{c.bin("ctr"), "--namespace", "k8s.io", "images", "import", "--local", "-"})
+	enter, err := c.enter(node, []string{c.bin("ctr"), "--namespace", namespace, "images", "import", "--local", "-"})
 	if err != nil {
 		return "", err
 	}

@@ -23,6 +23,7 @@ const usage = `usage: testbed COMMAND [OPTIONS]
   istio-remove               uninstall Istio with its CRDs and namespace
   gateway-api                install the custom resource definitions of the Gateway API
   image import ARCHIVE       import an OCI archive into every node
+  image push ARCHIVE NAME    push an OCI archive to the cluster's registry
   image programs NAME PLACE=FILE...
                              import an image of programs of this machine with their libraries
   node kill|start NODE       kill a node without warning, or start it again
@@ -97,6 +98,8 @@ func dispatchRunning(c *Cluster, command string, rest []string) error {
 		names, err := importImages(c, rest[1:])
 		fmt.Print(names)
 		return err
+	case command == "image" && len(rest) == 3 && rest[0] == "push":
+		return pushImage(c, rest[1], rest[2])
 	case command == "image" && len(rest) >= 3 && rest[0] == "programs":
 		return importPrograms(c, rest[1], rest[2:])
 	case command == "node" && len(rest) == 2 && rest[0] == "kill":

@@ -51,7 +51,6 @@ func printEnvironment(c *Cluster) error {
 		{"TESTBED_ISTIO_VALUES", c.istioValues()},
 		{"TESTBED_REGISTRY", c.registry()},
 		{"TESTBED_REGISTRY_LOGIN", c.registryLogin()},
-		{"TESTBED_REGISTRY_CA", c.path("pki", "ca.crt")},
 		{"PATH", c.bin("") + ":$PATH"},
 	} {
 		fmt.Printf("export %s=%s\n", line[0], line[1])

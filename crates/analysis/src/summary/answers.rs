@@ -178,7 +178,7 @@ fn ratio(ratio: &Ratio, name: &str, here: bool) -> String {
     };
     match ratio.outcome {
         Outcome::Different => match figures::wide_factor(ratio.low, ratio.high) {
-            Some(factor) => format!("{name} is different: {factor}{here}"),
+            Some(factor) => format!("{name} {factor}{here}"),
             None => format!("{name} is {interval}{here}"),
         },
         Outcome::Same => {

@@ -84,7 +84,7 @@ impl MeshEntry {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.service.is_empty() || self.port == 0 || self.host.is_empty() {
             return Err(
-                "found `entry` without `service`, `port` or `host`, expected all three".to_owned(),
+                "`entry` needs `service`, `port` and `host`".to_owned(),
             );
         }
         let any = CalledService {

@@ -72,7 +72,7 @@ impl MeshKubernetes {
         }
         match (&self.parts.gateways, &self.entry) {
             (Some(_), None) => Err(
-                "found `parts.gateways`, expected `entry` as well: without it, the load passes no gateway"
+                "`parts.gateways` needs `entry`: without it, the load passes no gateway"
                     .to_owned(),
             ),
             _ => Ok(()),

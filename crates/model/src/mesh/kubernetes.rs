@@ -355,7 +355,7 @@ impl MeshKubernetes {
                 || manifest["metadata"]["name"].as_str().is_none()
             {
                 return Err(
-                    "found a manifest without `kind` or `metadata.name`, expected both".to_owned(),
+                    "each manifest needs `kind` and `metadata.name`".to_owned(),
                 );
             }
         }

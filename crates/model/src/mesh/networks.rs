@@ -27,7 +27,7 @@ impl MeshNetworks {
     /// What was found and what was expected.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.release.is_empty() || self.value.is_empty() {
-            return Err("found `networks` without `release` or `value`, expected both".to_owned());
+            return Err("`networks` needs `release` and `value`".to_owned());
         }
         match ranges(&self.default).find(|range| parse(range).is_none()) {
             Some(range) => Err(format!(

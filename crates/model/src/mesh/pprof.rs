@@ -37,7 +37,7 @@ impl PprofEndpoint {
         let simple = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
         if self.namespace.is_empty() || self.selector.is_empty() || self.port == 0 {
             return Err(
-                "found an entry of `pprof` without namespace, selector or port, expected all three"
+                "each entry of `pprof` needs namespace, selector and port"
                     .to_owned(),
             );
         }

@@ -22,7 +22,7 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
     }
     if plan.environment == EnvironmentKind::Kubernetes {
         problems
-            .add(at, "found `at_once` on Kubernetes")
+            .add(at, "`at_once` does not work on Kubernetes")
             .expected("`environment: local`")
             .help("on a cluster, trials run in turn: remove `at_once`; for `tare gate`, use another plan, such as cluster-quick");
     }
@@ -32,14 +32,14 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
         .any(|l| !l.has_rate() || l.overload.is_some())
     {
         problems
-            .add(at, "found `at_once` with `capacity`, `users` or `overload`")
+            .add(at, "`at_once` does not work with `capacity`, `users` or `overload`")
             .expected("loads with a rate")
             .help("trials at the same time would limit each other");
     }
     let own_times: Vec<u64> = plan.loads.iter().map(|l| l.own_time_ns()).collect();
     if own_times.windows(2).any(|w| w[0] != w[1]) {
         problems
-            .add(at, "found `at_once` with loads of different lengths")
+            .add(at, "`at_once` needs loads of the same length")
             .expected("the same `duration` and `warmup` in all of them");
     }
     let trials = plan.trials_in_block(plan.loads.len());

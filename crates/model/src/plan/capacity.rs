@@ -105,7 +105,7 @@ pub(super) fn resolve(
     let think = std::mem::take(&mut entry.think);
     if let (Some(location), true) = (think.location(), users.is_absent()) {
         problems
-            .add(location, "found `think` without `users`")
+            .add(location, "`think` needs `users`")
             .expected("`users` as well: the number of virtual users");
         return None;
     }
@@ -170,7 +170,7 @@ fn refuse(problems: &mut Problems, entry: &LoadFile, beside: &str, keys: &[&str]
             _ => "`step` in `capacity` is the length of a step",
         };
         problems
-            .add(location, format!("found `{key}` beside `{beside}`"))
+            .add(location, format!("`{key}` does not work with `{beside}`"))
             .expected(format!("no `{key}`"))
             .help(why);
     }
@@ -188,7 +188,7 @@ fn search(
             problems
                 .add(
                     at,
-                    "found `connections` twice: of the load and of `capacity`",
+                    "`connections` is there twice: in the load and in `capacity`",
                 )
                 .expected("one of them");
             return None;
@@ -383,14 +383,14 @@ mod tests {
     #[test]
     fn every_problem_is_reported() {
         for (text, found) in [
-            ("load: {think: 0ms}", "`think` without `users`"),
-            ("load: {users: 60, rate: 5}", "`rate` beside `users`"),
+            ("load: {think: 0ms}", "`think` needs `users`"),
+            ("load: {users: 60, rate: 5}", "`rate` does not work with `users`"),
             ("load: {capacity: {}}", "without an objective"),
             ("load: {capacity: {slo: [p99<20]}}", "no unit"),
             ("load: {capacity: {slo: [latency<20ms]}}", "\"latency\""),
             (
                 "load: {capacity: {slo: [p99<1s]}, rate: 5}",
-                "`rate` beside `capacity`",
+                "`rate` does not work with `capacity`",
             ),
             (
                 "load: {capacity: {slo: [p99<1s]}, duration: 5s}",

@@ -69,18 +69,18 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
     }
     if plan.environment == EnvironmentKind::Local {
         problems
-            .add(at, "found `churn` in a plan for this machine")
+            .add(at, "`churn` needs Kubernetes")
             .expected("`environment: kubernetes`: only a cluster has endpoints that change");
     }
     let of_rates = |load: &super::Load| load.has_rate() && load.overload.is_none();
     if !plan.loads.iter().all(of_rates) {
         problems
-            .add(at, "found `churn` with `capacity`, `users` or `overload`")
+            .add(at, "`churn` does not work with `capacity`, `users` or `overload`")
             .expected("loads with a rate");
     }
     if plan.workload.graph.application.is_some() {
         problems
-            .add(at, "found `churn` with an application of your own")
+            .add(at, "`churn` does not work with an application of your own")
             .expected("a service graph, such as `echo`");
     }
 }

@@ -72,7 +72,7 @@ pub fn gate(
         ));
     }
     if plan.sweep.is_some() || plan.until.is_some() {
-        return Err("found `vary` or `until`, expected a plan without them".to_owned());
+        return Err("`vary` and `until` do not work in a gate: remove them".to_owned());
     }
     let named = |mesh: &Mesh, name: &str| Mesh {
         name: name.to_owned(),

@@ -190,7 +190,7 @@ impl KubernetesSettings {
             }
             (None, None) if has_place => {
                 return Err(
-                    "found `${tare.version}`, but no version; expected `version` in the section `kubernetes` of the \
+                    "`${tare.version}` needs a version: set `version` in the section `kubernetes` of the \
                      mesh, or `NAME@VERSION`"
                         .to_owned(),
                 );

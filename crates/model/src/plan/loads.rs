@@ -173,7 +173,7 @@ fn without_rate(
         problems
             .add(
                 arrivals_location,
-                format!("found the arrivals {arrivals} beside `capacity`"),
+                format!("the arrivals {arrivals} do not work with `capacity`"),
             )
             .expected("constant, poisson or bursts:N")
             .help("the search chooses the rates");

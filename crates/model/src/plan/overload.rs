@@ -158,7 +158,7 @@ pub(super) fn resolve(
     for (key, at) in refused {
         let Some(at) = at else { continue };
         problems
-            .add(at, format!("found `{key}` beside `overload`"))
+            .add(at, format!("`{key}` does not work with `overload`"))
             .expected(format!("no `{key}`"))
             .help("an overload takes rate, connections and threads from the load with `capacity`");
     }
@@ -249,7 +249,7 @@ pub(super) fn complete(problems: &mut Problems, loads: &mut [PlacedLoad]) -> Opt
             .add(
                 location,
                 format!(
-                    "found `overload` with {} loads with `capacity`",
+                    "`overload` needs one load with `capacity`, this plan has {}",
                     searches.len()
                 ),
             )
@@ -350,15 +350,15 @@ mod tests {
         for (loads, found) in [
             (
                 "[{overload: {}}]".to_owned(),
-                "with 0 loads with `capacity`",
+                "needs one load with `capacity`, this plan has 0",
             ),
             (
                 format!("[{SEARCH}, {{overload: {{}}, rate: 5}}]"),
-                "`rate` beside",
+                "`rate` does not work with",
             ),
             (
                 format!("[{SEARCH}, {{overload: {{}}, connections: 5}}]"),
-                "`connections` beside",
+                "`connections` does not work with",
             ),
             (
                 format!("[{SEARCH}, {{overload: {{}}, duration: 1500ms}}]"),

@@ -180,11 +180,11 @@ impl Toleration {
         }
         if exists && self.value.is_some() {
             return Err(
-                "found `value` with `operator: Exists`, expected `operator: Equal` with it",
+                "`value` needs `operator: Equal`",
             );
         }
         if self.toleration_seconds.is_some() && self.effect != Some(TaintEffect::NoExecute) {
-            return Err("found `tolerationSeconds`, expected `effect: NoExecute` with it");
+            return Err("`tolerationSeconds` needs `effect: NoExecute`");
         }
         Ok(())
     }
@@ -301,7 +301,7 @@ fn check_keys(
         |key: &&String| reserved.contains(&key.as_str()) || key.starts_with(OWN_PREFIX);
     match map.keys().find(is_reserved) {
         Some(key) => Err(format!(
-            "found `{key}` in {section}, expected another name: tare sets it itself"
+            "tare itself sets `{key}` in {section}: use another name"
         )),
         None => Ok(()),
     }
@@ -354,16 +354,16 @@ mod tests {
             ),
             (
                 r#"{"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}"#,
-                "found `value` with `operator: Exists`",
+                "`value` needs `operator: Equal`",
             ),
             (
                 r#"{"tolerations": [{"key": "a", "tolerationSeconds": 3}]}"#,
-                "expected `effect: NoExecute`",
+                "`tolerationSeconds` needs `effect: NoExecute`",
             ),
-            (r#"{"labels": {"app": "x"}}"#, "found `app` in pod.labels"),
+            (r#"{"labels": {"app": "x"}}"#, "tare itself sets `app` in pod.labels"),
             (
                 r#"{"annotations": {"tare.run/containers": "x"}}"#,
-                "found `tare.run/containers` in pod.annotations",
+                "tare itself sets `tare.run/containers` in pod.annotations",
             ),
             (
                 r#"{"resources": {"agent": {"limits": {"cpu": "2 cores"}}}}"#,

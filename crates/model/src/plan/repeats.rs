@@ -56,7 +56,7 @@ pub(super) fn resolve(
     let Some(until) = file.until.optional()? else {
         if let Some(location) = file.min.location() {
             problems
-                .add(location, "found `min` without `until`")
+                .add(location, "`min` needs `until`")
                 .expected("`until` as well, or a number of repeats");
         }
         return Some((file.max.or(Count(REPEATS_DEFAULT))?.0, None));
@@ -67,7 +67,7 @@ pub(super) fn resolve(
     );
     if max < min {
         problems
-            .add(location, format!("found `max` {max} below `min` {min}"))
+            .add(location, format!("`max` {max} is below `min` {min}"))
             .expected(format!("`max` of at least {min}"));
         return None;
     }
@@ -133,11 +133,11 @@ mod tests {
             ("repeats: {until: {p98: 5%}}", "unknown key `p98`"),
             ("repeats: {until: {p99: 5}}", "has no unit"),
             ("repeats: {until: {p99: 0%}}", "0%"),
-            ("repeats: {min: 5}", "`min` without `until`"),
+            ("repeats: {min: 5}", "`min` needs `until`"),
             ("repeats: {until: {p99: 5%}, min: 3}", "3"),
             (
                 "repeats: {until: {p99: 5%}, max: 4}",
-                "found `max` 4 below `min` 5",
+                "`max` 4 is below `min` 5",
             ),
         ] {
             let error = plan(text, &[]).unwrap_err().to_string();

@@ -236,7 +236,7 @@ fn check_without_rate(
     }
     if plan.until.is_some() {
         problems
-            .add(repeats, "found `until` with `capacity` or `users`")
+            .add(repeats, "`until` does not work with `capacity` or `users`")
             .expected("a number of repeats");
     }
 }

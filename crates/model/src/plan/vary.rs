@@ -306,7 +306,7 @@ impl Vary {
         let before = problems.list().len();
         let factors = self.of(false);
         let [base] = &written[..] else {
-            let found = format!("found `vary` with {} loads", written.len());
+            let found = format!("`vary` needs one load, this plan has {}", written.len());
             problems
                 .add(self.location, found)
                 .expected("one load")
@@ -314,7 +314,7 @@ impl Vary {
             return None;
         };
         if !base.load.has_rate() {
-            let found = format!("found `vary` with the load `{}`", base.load.name);
+            let found = format!("`vary` does not work with the load `{}`", base.load.name);
             problems
                 .add(self.location, found)
                 .expected("a load with a rate, such as `load: {rate: 100}`")

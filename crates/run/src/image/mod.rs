@@ -1,5 +1,4 @@
-//! The container image of tare, with one static program for each architecture: its archive, its push to a registry, and
-//! its import into a cluster.
+//! The container image of tare, with one static program for each architecture, as an archive.
 //!
 //! Source: Open Container Initiative, image format and image layout, version 1.
 
@@ -9,17 +8,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use ring::digest::{Digest, SHA256, digest};
 use serde_json::{Value, json};
-
-mod credentials;
-mod importer;
-mod push;
-mod reference;
-mod registry;
-
-pub use credentials::{CredentialFiles, Credentials, CredentialsError};
-pub use importer::{IMPORTERS, ImportError, Importer};
-pub use push::{PushError, push};
-pub use reference::{Reference, ReferenceError};
 
 /// Size of a tar block.
 const BLOCK: usize = 512;

@@ -174,7 +174,7 @@ async fn a_node_whose_pod_does_not_start_is_named() {
     let checks = with(|w| w.deep.states.extend([("node1".into(), state)])).await;
     let parts = [
         "no record from a pod on node1: tare: ErrImagePull no such host",
-        "tare image --push",
+        "docs/kubernetes.md",
     ];
     assert_named(&checks, nodes, &parts);
     let state = json!({"terminated": {"reason": "StartError", "exitCode": 128,

@@ -1,16 +1,16 @@
-//! The image of tare in a real registry (CNCF Distribution, with TLS and a password): `tare image --push` stores it
-//! there, and each node of a run pulls it from there.
+//! The image of tare in a real registry (CNCF Distribution, with TLS and a password): the archive of `tare image` is
+//! pushed there, and each node of a run pulls it from there.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
 use crate::judged::{exit_code, judged, read};
 use crate::kubectl::kubectl;
-use crate::{cluster, program, start_plan};
+use crate::{cluster, program, start_plan, testbed};
 
 const SECRET: &str = "tare-test-registry";
 const REPOSITORY: &str = "team/tare";
@@ -57,14 +57,18 @@ fn new_program(scratch: &Path) -> PathBuf {
     copy
 }
 
-fn push(image: &Path, registry: &str, login: &Path) -> Output {
-    let mut push = Command::new(program());
-    push.args(["image", "--program"]).arg(image);
-    push.args(["--push", &format!("{registry}/{REPOSITORY}")]);
-    push.env("DOCKER_CONFIG", login)
-        .env_remove("XDG_RUNTIME_DIR");
-    push.env("SSL_CERT_FILE", variable("TESTBED_REGISTRY_CA"));
-    push.output().unwrap()
+/// Pushes an image with this program, as the user of a real registry would, and returns its digest.
+fn push(scratch: &Path, image: &Path) -> String {
+    let archive = scratch.join("cluster-registry.tar");
+    let mut write = Command::new(program());
+    write.args(["image", "--program"]).arg(image);
+    let written = write.arg("--out").arg(&archive).output().unwrap();
+    assert!(written.status.success(), "{written:?}");
+    let said = String::from_utf8(written.stderr).unwrap();
+    let digest = said.split_whitespace().last().expect(&said);
+    let name = format!("{REPOSITORY}:test");
+    assert!(testbed(&["image", "push", &archive.display().to_string(), &name]));
+    digest.to_owned()
 }
 
 /// Returns the addresses of the clients with this name that got a layer or a configuration, from the lines of the
@@ -80,32 +84,15 @@ fn pulls<'a>(lines: impl Iterator<Item = &'a str>, client: &str) -> BTreeSet<&'a
 
 #[test]
 #[ignore = "needs the testbed with tare's image: make cluster-test"]
-fn the_image_is_pushed_to_a_registry_and_pulled_by_every_node_of_a_run() {
+fn the_image_is_in_a_registry_and_pulled_by_every_node_of_a_run() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let dir = tmp.join("cluster-registry");
     let registry = variable("TESTBED_REGISTRY");
     let login = PathBuf::from(variable("TESTBED_REGISTRY_LOGIN"));
     let log = Path::new(&variable("KUBECONFIG")).with_file_name("logs/registry.log");
     let image = new_program(tmp);
-    let nobody = tempfile::tempdir().unwrap();
-    let refused = push(&image, &registry, nobody.path());
-    let refused_for = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        !refused.status.success() && refused_for.contains("401"),
-        "{refused:?}"
-    );
-    let pushed = push(&image, &registry, &login);
-    assert!(pushed.status.success(), "{pushed:?}");
-    let pushed = String::from_utf8(pushed.stdout).unwrap();
-    let name = pushed
-        .lines()
-        .find_map(|l| l.trim().strip_prefix("image: "))
-        .expect(&pushed);
-    let (repository, digest) = name.split_once('@').expect(name);
-    assert!(
-        repository.starts_with(&format!("{registry}/{REPOSITORY}:")),
-        "{name}"
-    );
+    let digest = push(tmp, &image);
+    let name = format!("{registry}/{REPOSITORY}@{digest}");
 
     let (before, seen) = (cluster(), std::fs::read_to_string(&log).unwrap().len());
     let secret = PullSecret::create(&login);
@@ -140,7 +127,7 @@ fn the_image_is_pushed_to_a_registry_and_pulled_by_every_node_of_a_run() {
             .join("config/cluster.json"),
     );
     let images = record["images"].to_string();
-    assert!(images.contains(digest), "no {digest} in {images}");
+    assert!(images.contains(&digest), "no {digest} in {images}");
     // The nodes of the applications and that of the generators.
     let log = std::fs::read_to_string(&log).unwrap();
     let nodes = pulls(log[seen..].lines(), "containerd/");

@@ -284,7 +284,7 @@ fn a_factor_that_the_workload_lacks_is_an_error_that_names_the_others() {
         (
             "rate: [100, 200]",
             "load: {connections: [8, 16]}",
-            "found `vary` with 2 loads",
+            "`vary` needs one load, this plan has 2",
         ),
         (
             "connections: [32, 1]",

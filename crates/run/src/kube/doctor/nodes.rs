@@ -290,7 +290,7 @@ fn not_started(node: &str, why: &str) -> String {
         "; the image has no program for the architecture of this node: see `tare image --program`, or select other nodes with \
          `kubernetes.node_labels`"
     } else if has(&["ImagePull", "ErrImage", "pull image", "InvalidImageName"]) {
-        "; the node cannot pull the image: see `tare image --push` and `tare image --load`, `kubernetes.image` and \
+        "; the node cannot pull the image: see docs/kubernetes.md, `kubernetes.image` and \
          `kubernetes.image_pull_secrets`"
     } else {
         "; check that the image is of this version of tare, and see the events of the node: `kubectl describe node`"
