@@ -41,11 +41,12 @@ fn styles_from_outside_are_escaped_on_a_terminal() {
     let text = String::from_utf8(output).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("result.json");
-    let hostile = text.replace("connect_refused", "\\u001b[8mhidden");
+    let hostile = text.replace("connection was refused", "\\u001b[8mhidden");
     assert_ne!(hostile, text);
     std::fs::write(&file, hostile).unwrap();
     let on_a_terminal = "import pty, sys; pty.spawn(sys.argv[1:])";
     let shown = Command::new("python3")
+        .env_remove("NO_COLOR")
         .args(["-c", on_a_terminal, support::TARE, "merge"])
         .arg(file)
         .output();
