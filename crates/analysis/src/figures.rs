@@ -396,22 +396,13 @@ mod tests {
             "1.01 (1.01 to 1.02)"
         );
         let wide = |low, high| wide_factor(Some(low), Some(high));
-        assert_eq!(
-            wide(4.1, 7.1e14).unwrap(),
-            "is at least x4.1"
-        );
-        assert_eq!(
-            wide(4.1, 30.4).unwrap(),
-            "is at least x4.1"
-        );
+        assert_eq!(wide(4.1, 7.1e14).unwrap(), "is at least x4.1");
+        assert_eq!(wide(4.1, 30.4).unwrap(), "is at least x4.1");
         assert_eq!(
             wide(1.5, 9.0).unwrap(),
             "is different: between x1.5 and x9.0"
         );
-        assert_eq!(
-            wide(0.05, 0.4).unwrap(),
-            "is at most x0.40"
-        );
+        assert_eq!(wide(0.05, 0.4).unwrap(), "is at most x0.40");
         assert_eq!(wide(4.1, 6.0), None);
         assert_eq!(signed_duration(2.31e6), "+2.31 ms");
         assert_eq!(signed_duration(-40e3), "-40.0 µs");

@@ -86,10 +86,7 @@ fn mutual_tls_costs_several_times_the_median_of_bare() {
         .iter()
         .find(|a| a.mesh == "envoy/mtls" && a.reference == "bare");
     let text = &answer.unwrap().text;
-    for expected in [
-        "the median is at least x3.6, ",
-        "p99 is at least x3.7, ",
-    ] {
+    for expected in ["the median is at least x3.6, ", "p99 is at least x3.7, "] {
         assert!(text.contains(expected), "{text}");
     }
 }

@@ -83,9 +83,7 @@ impl MeshEntry {
     /// What was found and what was expected.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.service.is_empty() || self.port == 0 || self.host.is_empty() {
-            return Err(
-                "`entry` needs `service`, `port` and `host`".to_owned(),
-            );
+            return Err("`entry` needs `service`, `port` and `host`".to_owned());
         }
         let any = CalledService {
             name: "a",

@@ -72,8 +72,7 @@ impl MeshKubernetes {
         }
         match (&self.parts.gateways, &self.entry) {
             (Some(_), None) => Err(
-                "`parts.gateways` needs `entry`: without it, the load passes no gateway"
-                    .to_owned(),
+                "`parts.gateways` needs `entry`: without it, the load passes no gateway".to_owned(),
             ),
             _ => Ok(()),
         }

@@ -354,9 +354,7 @@ impl MeshKubernetes {
             if manifest["kind"].as_str().is_none()
                 || manifest["metadata"]["name"].as_str().is_none()
             {
-                return Err(
-                    "each manifest needs `kind` and `metadata.name`".to_owned(),
-                );
+                return Err("each manifest needs `kind` and `metadata.name`".to_owned());
             }
         }
         self.join.check_placeholders()?;

@@ -36,10 +36,7 @@ impl PprofEndpoint {
         let path = self.path();
         let simple = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
         if self.namespace.is_empty() || self.selector.is_empty() || self.port == 0 {
-            return Err(
-                "each entry of `pprof` needs namespace, selector and port"
-                    .to_owned(),
-            );
+            return Err("each entry of `pprof` needs namespace, selector and port".to_owned());
         }
         if !path.starts_with('/') || !path.chars().all(simple) {
             return Err(format!(

@@ -32,7 +32,10 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
         .any(|l| !l.has_rate() || l.overload.is_some())
     {
         problems
-            .add(at, "`at_once` does not work with `capacity`, `users` or `overload`")
+            .add(
+                at,
+                "`at_once` does not work with `capacity`, `users` or `overload`",
+            )
             .expected("loads with a rate")
             .help("trials at the same time would limit each other");
     }

@@ -384,7 +384,10 @@ mod tests {
     fn every_problem_is_reported() {
         for (text, found) in [
             ("load: {think: 0ms}", "`think` needs `users`"),
-            ("load: {users: 60, rate: 5}", "`rate` does not work with `users`"),
+            (
+                "load: {users: 60, rate: 5}",
+                "`rate` does not work with `users`",
+            ),
             ("load: {capacity: {}}", "without an objective"),
             ("load: {capacity: {slo: [p99<20]}}", "no unit"),
             ("load: {capacity: {slo: [latency<20ms]}}", "\"latency\""),

@@ -75,7 +75,10 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
     let of_rates = |load: &super::Load| load.has_rate() && load.overload.is_none();
     if !plan.loads.iter().all(of_rates) {
         problems
-            .add(at, "`churn` does not work with `capacity`, `users` or `overload`")
+            .add(
+                at,
+                "`churn` does not work with `capacity`, `users` or `overload`",
+            )
             .expected("loads with a rate");
     }
     if plan.workload.graph.application.is_some() {

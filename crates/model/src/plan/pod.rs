@@ -179,9 +179,7 @@ impl Toleration {
             );
         }
         if exists && self.value.is_some() {
-            return Err(
-                "`value` needs `operator: Equal`",
-            );
+            return Err("`value` needs `operator: Equal`");
         }
         if self.toleration_seconds.is_some() && self.effect != Some(TaintEffect::NoExecute) {
             return Err("`tolerationSeconds` needs `effect: NoExecute`");
@@ -360,7 +358,10 @@ mod tests {
                 r#"{"tolerations": [{"key": "a", "tolerationSeconds": 3}]}"#,
                 "`tolerationSeconds` needs `effect: NoExecute`",
             ),
-            (r#"{"labels": {"app": "x"}}"#, "tare itself sets `app` in pod.labels"),
+            (
+                r#"{"labels": {"app": "x"}}"#,
+                "tare itself sets `app` in pod.labels",
+            ),
             (
                 r#"{"annotations": {"tare.run/containers": "x"}}"#,
                 "tare itself sets `tare.run/containers` in pod.annotations",

@@ -67,7 +67,12 @@ fn push(scratch: &Path, image: &Path) -> String {
     let said = String::from_utf8(written.stderr).unwrap();
     let digest = said.split_whitespace().last().expect(&said);
     let name = format!("{REPOSITORY}:test");
-    assert!(testbed(&["image", "push", &archive.display().to_string(), &name]));
+    assert!(testbed(&[
+        "image",
+        "push",
+        &archive.display().to_string(),
+        &name
+    ]));
     digest.to_owned()
 }
 

@@ -102,7 +102,8 @@ fn is_allowed(result: &ProbeResult, is_of_load: bool, has_mesh: bool) -> bool {
         Ok(ProbeAnswer { status, .. }) if is_of_load => *status < 400,
         Ok(ProbeAnswer { status, body, .. }) => {
             let is_refusal = body.trim().is_empty() || body.contains(REFUSED_BY_ENVOY);
-            !has_mesh || !(502..=504).contains(status) && !(*status == 403 && is_refusal)
+            let is_of_proxy = (502..=504).contains(status) || (*status == 403 && is_refusal);
+            !(has_mesh && is_of_proxy)
         }
         Err(_) => false,
     }
