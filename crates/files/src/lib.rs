@@ -123,10 +123,10 @@ pub fn all(input: impl Read, most: u64) -> io::Result<Vec<u8>> {
 }
 
 fn too_large(most: u64) -> Error {
-    let size = match most {
-        ..1024 => format!("{most} bytes"),
-        ..1_048_576 => format!("{} KiB", most >> 10),
-        _ => format!("{} MiB", most >> 20),
+    let size = match (most >> 20, most >> 10) {
+        (0, 0) => format!("{most} bytes"),
+        (0, kib) => format!("{kib} KiB"),
+        (mib, _) => format!("{mib} MiB"),
     };
     Error::new(ErrorKind::FileTooLarge, format!("it is larger than {size}"))
 }

@@ -29,7 +29,9 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match log::start(cli.verbose).and_then(|()| cli.command.run()) {
+    let begun = tare_run::local::heed_children().map_err(Into::into);
+    let begun = begun.and_then(|()| log::start(cli.verbose));
+    match begun.and_then(|()| cli.command.run()) {
         Ok(code) => code,
         Err(error) if cmd::output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

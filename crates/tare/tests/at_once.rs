@@ -42,10 +42,12 @@ fn assert_complete(run: &LoadedRun, trials: usize) {
             load.rate
         );
         let not_in_window = load.latency_ns.count as f64 - load.rate.achieved * seconds;
-        // A real generator sends a request after the window only if it is late by more than the rest
-        // of the window: with constant arrivals, by one pause for each such request.
+        // A real generator sends a request after the window only if it is late, or waits for a
+        // connection, by more than the rest of the window: with constant arrivals, by one pause for
+        // each such request.
+        let delay_ns = load.lateness_ns.max + load.wait_ns.max;
         let late = match result.trial.load.arrivals {
-            Arrivals::Constant => (load.lateness_ns.max as f64 / 1e9 * planned_rps).floor(),
+            Arrivals::Constant => (delay_ns as f64 / 1e9 * planned_rps).floor(),
             _ => 0.0,
         };
         assert!((-1e-6..late + 1e-6).contains(&not_in_window), "{late}");

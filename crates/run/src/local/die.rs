@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use nix::sys::signal::SigSet;
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tokio::signal::unix::{SignalKind, signal};
@@ -120,6 +121,8 @@ pub fn exec(
         false => Signal::KILL,
     };
     die_with(parent, signal)?;
+    // A keeper blocks the signals that it passes on, and a program inherits what is blocked.
+    SigSet::empty().thread_set_mask()?;
     let error = Command::new(program).args(arguments).exec();
     let program = program.to_string_lossy();
     Err(io::Error::other(format!(

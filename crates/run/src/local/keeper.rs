@@ -59,7 +59,6 @@ pub fn keep(
         ..conduct
     };
     let mut command = exec_command(itself, Path::new(program), conduct);
-    // The standard library unblocks all signals in the new process.
     std::os::unix::process::CommandExt::process_group(command.args(arguments), 0);
     let main = Pid::from_raw(command.spawn()?.id().cast_signed());
     let (mut was_asked, mut is_forced) = (false, false);
