@@ -57,16 +57,24 @@ fn styles_from_outside_are_escaped_on_a_terminal() {
 
 #[test]
 fn results_are_saved_although_they_cannot_be_printed() {
-    let server = support::serve(|_, stream| stream.write_all(OK).is_ok());
+    let (send, answered) = std::sync::mpsc::channel();
+    let send = std::sync::Mutex::new(send);
+    let server = support::serve(move |_, stream| {
+        let is_written = stream.write_all(OK).is_ok();
+        let _ = send.lock().unwrap().send(());
+        is_written
+    });
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("result.json");
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
-    let mut load = Command::new(support::TARE);
+    let mut load = support::tare_that_hangs_up();
     let url = format!("http://{server}/");
     load.args(["load", &url, "--rate", "50", "--duration", "60s"]);
     load.args(["--save", &format!("json={}", file.display())]);
     let mut load = load.stdout(full.unwrap()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    for _ in 0..20 {
+        answered.recv_timeout(Duration::from_secs(30)).unwrap();
+    }
     let pid = Pid::from_child(&load);
     // Both the kernel and the shell send it when a terminal is closed.
     for _ in 0..2 {

@@ -17,6 +17,13 @@ pub(crate) mod witness;
 
 pub(crate) const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
+/// tare, which SIGHUP can end. Below nohup, these tests and all that they start ignore that signal.
+pub(crate) fn tare_that_hangs_up() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", TARE]);
+    command
+}
+
 /// Runs the plan `text` with real processes into `dir/out`. Returns that directory and the standard error.
 pub(crate) fn run_plan(dir: &Path, text: &str) -> (PathBuf, String) {
     let plan = dir.join("plan.yaml");

@@ -10,10 +10,11 @@ use crate::judged::{exit_code, judged, read};
 /// Environment variable that all processes of a test inherit, so that those left behind are found.
 const MARK: &str = "TARE_TEST_MARK";
 
-/// The program under test, in `dir`.
+/// The program under test, in `dir`. SIGHUP can end it, also below nohup.
 pub(crate) fn tare(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    let mut command = Command::new("env");
     command
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_tare")])
         // Tests run at the same time.
         .env("TARE_LOCK_DIR", dir.join("lock"))
         .env(MARK, dir)
