@@ -13,7 +13,7 @@ mod judged;
 #[path = "support/programs.rs"]
 mod programs;
 
-use programs::{assert_weighed, left_behind, tare};
+use programs::{assert_weighed, in_dir, left_behind, tare};
 
 /// A proxy whose master only starts workers and waits for them. The second worker is in a session of its own.
 const PROXY: &str = r"
@@ -129,7 +129,9 @@ fn within(what: impl Fn() -> bool) -> bool {
 
 /// Starts a long run, and waits for its generator, which starts after everything else.
 fn start_long_run(dir: &Path) -> Child {
-    let mut command = tare(dir);
+    // Below nohup, these tests and all that they start ignore SIGHUP.
+    let mut command = in_dir(Command::new("env"), dir);
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_tare")]);
     command.args(["run", "plan.yaml", "--out", "out"]);
     command
         .args(["--set", "load.duration=600s"])

@@ -10,11 +10,14 @@ use crate::judged::{exit_code, judged, read};
 /// Environment variable that all processes of a test inherit, so that those left behind are found.
 const MARK: &str = "TARE_TEST_MARK";
 
-/// The program under test, in `dir`. SIGHUP can end it, also below nohup.
+/// The program under test, in `dir`.
 pub(crate) fn tare(dir: &Path) -> Command {
-    let mut command = Command::new("env");
+    in_dir(Command::new(env!("CARGO_BIN_EXE_tare")), dir)
+}
+
+/// A command that runs in `dir` and is found again.
+pub(crate) fn in_dir(mut command: Command, dir: &Path) -> Command {
     command
-        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_tare")])
         // Tests run at the same time.
         .env("TARE_LOCK_DIR", dir.join("lock"))
         .env(MARK, dir)
