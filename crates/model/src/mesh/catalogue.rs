@@ -178,6 +178,7 @@ mod tests {
         assert_eq!(auto, Some(false.into()));
         without.manifests[0]["spec"]["mtls"]["mode"] = "STRICT".into();
         let minimal = of("istio/minimal").kubernetes.unwrap();
+        without.tried.clone_from(&minimal.tried);
         assert_eq!(*without, *minimal, "they must differ in mutual TLS only");
         let ambient = of("istio/ambient");
         assert_eq!(ambient.data_plane, DataPlaneKind::NodeProxy);

@@ -202,7 +202,10 @@ mod tests {
     #[test]
     fn a_wrong_entry_is_an_error() {
         for (entry, part) in [
-            (json!({"service": "a", "port": 80}), "without `service`"),
+            (
+                json!({"service": "a", "port": 80}),
+                "`entry` needs `service`",
+            ),
             (
                 json!({"service": "a", "port": 80, "host": "http://a"}),
                 "`http://a`",

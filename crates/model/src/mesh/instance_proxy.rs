@@ -109,6 +109,6 @@ mod tests {
     fn gateways_need_an_entry() {
         let overlay = json!({"parts": {"gateways": "a=b"}});
         let wrong = MeshKubernetes::default().overlaid(&overlay).unwrap_err();
-        assert!(wrong.contains("expected `entry` as well"), "{wrong}");
+        assert!(wrong.contains("`parts.gateways` needs `entry`"), "{wrong}");
     }
 }

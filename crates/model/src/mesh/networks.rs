@@ -131,6 +131,6 @@ mod tests {
         other.networks.as_mut().unwrap().release = "contorl".to_owned();
         assert!(other.check().unwrap_err().contains("`contorl`"));
         let unnamed = MeshKubernetes::default().overlaid(&json!({"networks": {"value": "v"}}));
-        assert!(unnamed.unwrap_err().contains("without `release`"));
+        assert!(unnamed.unwrap_err().contains("`networks` needs `release`"));
     }
 }

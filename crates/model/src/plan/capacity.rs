@@ -430,11 +430,11 @@ mod tests {
             ),
             (
                 "{load: {capacity: {slo: [p99<1s]}}, vary: {connections: [32, 64]}}",
-                "`vary` with the load `capacity`",
+                "`vary` does not work with the load `capacity`",
             ),
             (
                 "{load: {users: 60}, vary: {connections: [32, 64]}}",
-                "`vary` with the load `60-users`",
+                "`vary` does not work with the load `60-users`",
             ),
             (
                 "loads: [{rate: 5}, {users: 60}]",

@@ -127,7 +127,7 @@ fn a_version_without_effect_is_an_error() {
             "installed@1-27-1",
             "found the version 1-27-1, but no place for it",
         ),
-        ("mine/open", "found `${tare.version}`, but no version"),
+        ("mine/open", "`${tare.version}` needs a version"),
         (
             "mine@./build/proxy",
             "found the version `./build/proxy` of `mine`",
