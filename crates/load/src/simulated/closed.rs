@@ -271,7 +271,7 @@ impl SimServer for GoesAway {
         let is_preface = bytes.starts_with(b"PRI");
         Some(
             is_preface
-                .then(|| Step::Bytes(MS, first))
+                .then_some(Step::Bytes(MS, first))
                 .into_iter()
                 .collect(),
         )
