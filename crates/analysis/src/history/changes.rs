@@ -193,8 +193,8 @@ fn is_far(point: &HistoryPoint, outlier: &Outlier, size_min: f64) -> bool {
 }
 
 /// The present level divided by the best one before it, if it is worse by more than the margin, and
-/// nobody accepted the changes between them. An outlier that is worse counts while it is the last
-/// entry; one that is better is no new level.
+/// nobody accepted the changes between them. A single worse entry counts while it is the last one. A
+/// single better entry changes nothing: it may be an outlier, and the level before it still counts.
 fn open(series: &HistorySeries, size_min: f64) -> Option<f64> {
     let sign = match is_throughput(&series.key.what) {
         true => -1.0,
