@@ -103,7 +103,7 @@ worlds: ## Run the load engine in WORLDS simulated faulty worlds: resets, stalls
 	TARE_WORLDS=$(WORLDS) $(CARGO) test --locked --profile fuzz -p tare-load --lib -- faulty_worlds
 
 soak: build ## Test that memory, files and threads do not grow in long use (15 minutes)
-	$(CARGO) build --release --locked -p tare-fake --example hour
+	$(CARGO) build --release --locked -p tare-fake --example virtual
 	scripts/soak
 
 bench: ## Measure cost and accuracy of the load engine beside wrk, oha, fortio, h2load and ghz, interleaved

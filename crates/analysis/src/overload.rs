@@ -128,9 +128,9 @@ mod tests {
     fn overload() -> Result<Overload, PlanErrors> {
         let text = "{loads: [{capacity: {slo: [p99<20ms, errors<1%]}}, {overload: {recovery: 4s}, duration: 3s}]}";
         let plan = resolve("plan.yaml", text, &[], &|_| Err("no files".into()))?;
-        let load = plan.loads.into_iter().find(|l| l.overload.is_some());
+        let load = plan.loads.into_iter().find(|l| l.overload().is_some());
         Ok(load
-            .and_then(|l| l.overload)
+            .and_then(|l| l.overload().cloned())
             .unwrap_or_else(|| unreachable!("the plan has one")))
     }
 

@@ -61,7 +61,7 @@ impl Service {
         Self {
             rng,
             median_ns: median_ns(trial) * shift,
-            capacity_rps: match trial.load.has_rate() || trial.load.closed_loop {
+            capacity_rps: match trial.load.is_open() || trial.load.is_closed() {
                 true => f64::INFINITY,
                 false => capacity_rps(trial),
             },

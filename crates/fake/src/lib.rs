@@ -162,7 +162,7 @@ impl Environment for Fake {
             trial: trial.clone(),
             targets,
             loaded: false,
-            rate_rps: trial.load.rate_rps,
+            rate_rps: trial.load.rate_rps().unwrap_or(0.0),
             sidecars: match trial.mesh.data_plane {
                 DataPlaneKind::None => 0,
                 // Three, and one for each replica beyond the first.

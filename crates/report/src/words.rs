@@ -24,10 +24,10 @@ pub(crate) fn capitalised(text: &str) -> String {
 
 /// Returns the heading of a load: its rate, and its name unless that is only the rate.
 /// A load without a rate has its name only.
-pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
-    if rate_rps == 0.0 {
+pub(crate) fn load_heading(name: &str, load: &Load) -> String {
+    let Some(rate_rps) = load.rate_rps() else {
         return name.to_owned();
-    }
+    };
     let rate = figures::rate(rate_rps);
     if name.replace(' ', "") == rate.replace([' ', ','], "") {
         rate
@@ -39,7 +39,7 @@ pub(crate) fn load_heading(name: &str, rate_rps: f64) -> String {
 /// Returns the heading of the load with this name.
 pub(crate) fn load_of(summary: &Summary, name: &str) -> String {
     let load = summary.setup.loads.iter().find(|l| l.name == name);
-    load.map_or(name.to_owned(), |l| load_heading(name, l.rate_rps))
+    load.map_or(name.to_owned(), |l| load_heading(name, l))
 }
 
 /// Returns the name of a mesh; in a price list that of its feature, so that it fits.
@@ -109,7 +109,7 @@ pub(crate) fn share(share: f64) -> String {
 
 /// Returns how to read the figures of a load without a rate, in sentences.
 pub(crate) fn without_rate(load: &Load, cells: &[&Cell]) -> String {
-    let Some(search) = &load.capacity else {
+    let Some(search) = load.capacity() else {
         return "Closed loop: each user sends its next request after the response to the previous one, \
                 so a slow mesh receives fewer requests. Response times are at the throughput beside \
                 them, which differs by mesh: they are not compared."

@@ -9,7 +9,7 @@ use tare_analysis::StoredTrial;
 use tare_analysis::compare::Side;
 use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::summary::summarise;
-use tare_model::plan::Plan;
+use tare_model::plan::{LoadKind, Plan};
 use tare_model::summary::comparison::{Comparison, JudgedBy, ThresholdResult};
 use tare_model::verdict::Grade;
 use tare_report::{render_comparison, render_comparison_markdown};
@@ -78,7 +78,7 @@ fn what_the_application_is_or_receives_must_be_the_same() {
         "{replicas:?}"
     );
     assert_eq!(
-        different(&|p| p.loads[0].rate_rps = 500.0),
+        different(&|p| p.loads[0].kind = LoadKind::Open { rate_rps: 500.0 }),
         ["the load 200rps: rate_rps: 200.0 before, 500.0 after"]
     );
 }

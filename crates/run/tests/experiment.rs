@@ -9,7 +9,7 @@ use tare_model::layout::{Fingerprint, RunManifest};
 use tare_model::load::{Arrivals, Pace};
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
 use tare_model::plan::{
-    EnvironmentKind, Load, Margins, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload,
+    EnvironmentKind, Load, LoadKind, Margins, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload,
 };
 use tare_model::trial::{TrialResult, order};
 use tare_model::verdict::{Grade, Reason};
@@ -66,7 +66,7 @@ fn graph() -> ServiceGraph {
 fn plan() -> Plan {
     let load = |rate_rps: f64| Load {
         name: format!("{rate_rps}rps"),
-        rate_rps,
+        kind: LoadKind::Open { rate_rps },
         connections: 4,
         threads: 1,
         arrivals: Arrivals::Constant,
@@ -76,11 +76,7 @@ fn plan() -> Plan {
         timeout_ns: 10_000_000_000,
         requests_per_connection: None,
         streams: None,
-        capacity: None,
-        closed_loop: false,
-        think_ns: 0,
         churn: None,
-        overload: None,
     };
     Plan {
         schema_version: tare_model::SCHEMA_VERSION,
@@ -275,7 +271,7 @@ async fn a_run_has_all_trials_in_the_order_of_the_plan() {
         let load = result.load.as_ref().unwrap();
         assert_eq!(
             load.counts.planned,
-            (result.trial.load.rate_rps * 3.0) as u64
+            (result.trial.load.rate_rps().unwrap() * 3.0) as u64
         );
         assert!(load.counts.identity_holds());
         assert!(result.resources.is_some());

@@ -9,6 +9,7 @@ use tare_model::capacity::{CapacityLimit, CapacityStep};
 use tare_model::layout;
 use tare_model::load::Mode;
 use tare_model::load::search::StepOutcome;
+use tare_model::plan::LoadKind;
 use tare_model::summary::{Cell, MeshComparison, Outcome, Summary};
 use tare_model::verdict::Grade;
 use tare_report::{load_run, render_page, render_table, summarise};
@@ -212,10 +213,10 @@ fn the_capacity_of_a_service_with_exact_limits_is_found_with_and_without_a_mesh(
             result.proofs
         );
         let load = result.load.as_ref().unwrap();
-        if result.trial.load.closed_loop {
+        if let LoadKind::Closed { think_ns } = result.trial.load.kind {
             assert_eq!(load.mode, Mode::Saturate);
             // A user who thinks sends at most one request in each 220 ms, and one more.
-            let most = match result.trial.load.think_ns {
+            let most = match think_ns {
                 0 => 53,
                 _ => 2 * 5,
             };

@@ -175,7 +175,7 @@ fn a_real_service_answers_no_more_than_it_can() {
         assert!(phases.iter().all(|p| p.counts.identity_holds()));
         assert_eq!(phases.map(|p| p.seconds), [2, 3, 2]);
         let own = found.meshes[&result.trial.mesh.name].rate_rps;
-        let percent = f64::from(result.trial.load.overload.as_ref().unwrap().percent);
+        let percent = f64::from(result.trial.load.overload().unwrap().percent);
         assert!((overload.rate_rps - own * percent / 100.0).abs() < 1e-6);
         let offered = overload.overload.counts.planned as f64 / 3.0;
         assert!((offered - overload.rate_rps).abs() < 2.0, "{overload:#?}");

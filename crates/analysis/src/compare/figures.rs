@@ -152,7 +152,7 @@ impl Figure {
     /// The value in a trial. Trials without a rate of their plan are at different rates: of these, only
     /// the rates are compared.
     pub(crate) fn value(&self, trial: &Trial<'_>) -> Option<f64> {
-        let applies = trial.result.trial.load.has_rate() || self.unit == RPS;
+        let applies = trial.result.trial.load.is_open() || self.unit == RPS;
         applies.then(|| (self.of)(trial, self.what)).flatten()
     }
 

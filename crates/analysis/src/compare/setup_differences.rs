@@ -222,6 +222,8 @@ fn lists<T>(
 
 #[cfg(test)]
 mod tests {
+    use tare_model::plan::LoadKind;
+
     use super::*;
 
     #[test]
@@ -238,11 +240,12 @@ mod tests {
                 "chart": {"chart": chart, "values_files": [path("values.yaml")]},
             }))
             .unwrap();
-            plan.loads[0].capacity = serde_json::from_value(serde_json::json!({
-                "objectives": ["p99<20ms"], "samples": 300 + folder.len(), "min_rps": 1.0,
-                "max_rps": 1e6, "start_rps": 100.0, "tolerance": 0.05, "budget_ns": folder.len()
-            }))
-            .unwrap();
+            plan.loads[0].kind =
+                serde_json::from_value(serde_json::json!({"rate_rps": 0.0, "capacity": {
+                    "objectives": ["p99<20ms"], "samples": 300 + folder.len(), "min_rps": 1.0,
+                    "max_rps": 1e6, "start_rps": 100.0, "tolerance": 0.05, "budget_ns": folder.len()
+                }}))
+                .unwrap();
             plan
         };
         let both = |b: &Plan, a: &Plan| {
@@ -275,7 +278,9 @@ mod tests {
             "{refused:?}"
         );
         // So are other objectives, and more files.
-        after.loads[0].capacity.as_mut().unwrap().objectives.clear();
+        if let LoadKind::Capacity(search) = &mut after.loads[0].kind {
+            search.objectives.clear();
+        }
         let manifests = |p: &mut Plan| {
             p.workload
                 .graph

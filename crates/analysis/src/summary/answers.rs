@@ -68,18 +68,15 @@ fn of_load(
         let unequal = disturbed_unequally(disturbed_equally_p);
         let silent = [own, other].into_iter().find(|c| unanswered(c));
         let answered = comparison.filter(|_| unequal.is_none() && silent.is_none());
-        let outcome = |c: &'_ MeshComparison| match load.has_rate() {
+        let outcome = |c: &'_ MeshComparison| match load.is_open() {
             true => c.ratio("p50").map(|r| r.outcome),
             false => capacity::ratio(c).map(|r| r.outcome),
         };
-        let at = match load.has_rate() {
-            true => format!("at {}", figures::rate(load.rate_rps)),
-            false => capacity::under(load),
-        };
         let head = format!(
-            "{} against {} {at}{}",
+            "{} against {} {}{}",
             subject(mesh, &plan.meshes),
             subject(reference, &plan.meshes),
+            capacity::under(load),
             plan.sweep
                 .as_ref()
                 .map_or(String::new(), |_| format!(", {}", load.name))
@@ -92,7 +89,7 @@ fn of_load(
                 )
             }
             (Some(why), _) => format!("no answer, because {why}"),
-            (None, Some(comparison)) if load.has_rate() => {
+            (None, Some(comparison)) if load.is_open() => {
                 sentence(comparison, own, reference.name == plan.baseline)
             }
             (None, Some(comparison)) => capacity::sentence(comparison, own, other),
@@ -105,7 +102,7 @@ fn of_load(
             grade: own.verdict.grade.max(other.verdict.grade),
             outcome: answered.and_then(outcome),
             text: format!("{head}: {body}."),
-            caution: answered.and_then(|c| match load.has_rate() {
+            caution: answered.and_then(|c| match load.is_open() {
                 true => caution(c, own),
                 false => capacity::caution(own, other),
             }),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tare_model::capacity::{Capacity, CapacityLimit};
-use tare_model::plan::Load;
+use tare_model::plan::{Load, LoadKind};
 use tare_model::summary::{
     Cell, CellCapacity, Estimate, LimitCount, MeshComparison, Outcome, Ratio,
 };
@@ -17,7 +17,7 @@ use crate::trials::Trial;
 
 /// The capacity of a cell; `None` under a load that does not search for it.
 pub(super) fn of(load: &Load, used: &[&Trial<'_>], confidence: f64) -> Option<CellCapacity> {
-    let search = load.capacity.as_ref()?;
+    let search = load.capacity()?;
     let all: Vec<&Capacity> = used
         .iter()
         .filter_map(|t| t.result.capacity.as_ref())
@@ -65,7 +65,7 @@ pub(crate) fn throughput_rps(trial: &Trial<'_>) -> Option<f64> {
     let load = trial.load.as_ref()?.result;
     let seconds = load.window_ns as f64 / 1e9;
     let rps = load.counts.ok as f64 / seconds;
-    (trial.result.trial.load.closed_loop && rps > 0.0).then_some(rps)
+    (trial.result.trial.load.is_closed() && rps > 0.0).then_some(rps)
 }
 
 /// The throughput of a cell; `None` outside closed loops.
@@ -74,14 +74,13 @@ pub(super) fn throughput(used: &[&Trial<'_>], confidence: f64) -> Option<Estimat
     estimate(&rates, confidence)
 }
 
-/// What a pair of meshes is compared by under a load without a rate: words for the heading.
+/// The load under which a pair of meshes is compared, as words for the heading.
 pub(super) fn under(load: &Load) -> String {
-    match &load.capacity {
-        Some(search) => format!("with {}", list(&search.objectives)),
-        None => match &load.overload {
-            Some(overload) => format!("at {}", overload.words()),
-            None => format!("in a closed loop of {}", load.users()),
-        },
+    match &load.kind {
+        LoadKind::Open { rate_rps } => format!("at {}", figures::rate(*rate_rps)),
+        LoadKind::Closed { .. } => format!("in a closed loop of {}", load.users()),
+        LoadKind::Capacity(search) => format!("with {}", list(&search.objectives)),
+        LoadKind::Overload(overload) => format!("at {}", overload.words()),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn of(
     let measured: Vec<&Histogram> = loads.iter().map(|l| &l.latency).collect();
     // The trials of a search for the capacity and those of an overload are at several rates. Their latencies
     // are left out.
-    let loads_alike: &[&Decoded<'_>] = match load.has_rate() || load.closed_loop {
+    let loads_alike: &[&Decoded<'_>] = match load.is_open() || load.is_closed() {
         true => &loads,
         false => &[],
     };
@@ -60,7 +60,7 @@ pub(super) fn of(
     Cell {
         mesh: mesh.to_owned(),
         load: load.name.clone(),
-        rate_rps: load.rate_rps,
+        rate_rps: load.rate_rps().unwrap_or(0.0),
         achieved_rps: (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64),
         trials_used: used.iter().map(index).collect(),
         trials_failed: with(TrialStatus::Failed),
@@ -96,7 +96,7 @@ pub(super) fn of(
             load,
             confidence,
         ),
-        named: match load.has_rate() {
+        named: match load.is_open() {
             true => named::of(&used),
             false => Vec::new(),
         },

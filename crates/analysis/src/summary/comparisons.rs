@@ -20,10 +20,11 @@ pub(super) fn primary(plan: &Plan) -> Option<&Load> {
     if plan.sweep.is_some() {
         return plan.loads.first();
     }
-    let capacity = plan.loads.iter().find(|l| l.capacity.is_some());
+    let capacity = plan.loads.iter().find(|l| l.capacity().is_some());
     let highest = || {
         let loads = plan.loads.iter();
-        loads.max_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps))
+        let rate = |l: &Load| l.rate_rps().unwrap_or(0.0);
+        loads.max_by(|a, b| rate(a).total_cmp(&rate(b)))
     };
     capacity.or_else(highest)
 }

@@ -32,9 +32,9 @@ pub(super) fn of(
     load: &Load,
     confidence: f64,
 ) -> Option<Cost> {
-    let prices = prices.filter(|_| load.has_rate())?;
-    let rps = prices.rps.unwrap_or(load.rate_rps);
-    if rps > BEYOND_MAX * load.rate_rps {
+    let (prices, rate_rps) = prices.zip(load.rate_rps())?;
+    let rps = prices.rps.unwrap_or(rate_rps);
+    if rps > BEYOND_MAX * rate_rps {
         return None;
     }
     let mut proxies = prices.proxies;
@@ -73,13 +73,9 @@ pub(super) fn of(
 /// Why no cost is stated under some loads; `None` if it is stated under all.
 pub(super) fn refused(plan: &Plan, cells: &[Cell]) -> Option<String> {
     let rps = plan.prices.as_ref()?.rps?;
-    let too_low = |l: &&Load| l.has_rate() && rps > BEYOND_MAX * l.rate_rps;
-    let highest = plan
-        .loads
-        .iter()
-        .filter(too_low)
-        .map(|l| l.rate_rps)
-        .reduce(f64::max)?;
+    let rates = plan.loads.iter().filter_map(Load::rate_rps);
+    let too_low = rates.filter(|rate_rps| rps > BEYOND_MAX * rate_rps);
+    let highest = too_low.reduce(f64::max)?;
     cells.iter().any(|c| c.planes.contains_key(&Plane::DataPlane)).then(|| {
         format!(
             "no cost at {} from the load with {}: a rate more than {BEYOND_MAX} times the measured one \

@@ -35,7 +35,7 @@ pub(crate) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<CellFailure> {
 /// beyond the capacity, requests are expected to fail.
 fn is_failure(load: &Load, finding: &Finding) -> bool {
     match finding.reason {
-        Reason::Errors => load.has_rate() || load.closed_loop,
+        Reason::Errors => load.is_open() || load.is_closed(),
         Reason::Restart => true,
         reason => finding.grade == Grade::Invalid && reason.cause() == Cause::Failure,
     }
@@ -66,10 +66,9 @@ fn of_cell(mesh: &str, load: &Load, here: &[&Trial<'_>]) -> Option<CellFailure> 
     if has_errors {
         parts.push(requests(&counts, &classes, since_s));
     }
-    let place = match load.has_rate() {
-        true => figures::rate(load.rate_rps),
-        false => load.name.clone(),
-    };
+    let place = load
+        .rate_rps()
+        .map_or_else(|| load.name.clone(), figures::rate);
     let often = match (trials, here.len()) {
         (1, 1) => String::new(),
         (n, all) if n == all => format!("in all {all} trials, "),

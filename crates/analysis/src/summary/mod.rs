@@ -165,7 +165,7 @@ fn note_missing_trials(planned: u32, trials: &[Trial<'_>], notes: &mut Vec<Strin
 /// Notes which levels were added to a sweep after it was run.
 fn note_extensions(ran: &Ran<'_>, notes: &mut Vec<String>) {
     let later = ran.groups.iter().skip(1);
-    let added = later.filter(|(b, _)| b.loads.iter().all(|l| l.overload.is_none()));
+    let added = later.filter(|(b, _)| b.loads.iter().all(|l| l.overload().is_none()));
     for (blocks, number) in added {
         let loads: Vec<&str> = blocks.loads.iter().map(|l| l.name.as_str()).collect();
         notes.push(format!(

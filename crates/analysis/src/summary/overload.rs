@@ -10,7 +10,7 @@ use crate::trials::Trial;
 
 /// The figures of a cell; `None` under other loads, and without a used trial.
 pub(super) fn of(load: &Load, used: &[&Trial<'_>], confidence: f64) -> Option<CellOverload> {
-    let overload = load.overload.as_ref()?;
+    let overload = load.overload()?;
     let all: Vec<&OverloadResult> = used
         .iter()
         .filter_map(|t| t.result.overload.as_ref())
@@ -44,7 +44,7 @@ pub(super) fn of(load: &Load, used: &[&Trial<'_>], confidence: f64) -> Option<Ce
 /// Goodput of a trial at a share of the baseline's capacity, which all meshes have in common; `None` of
 /// other trials.
 pub(crate) fn goodput_rps(trial: &Trial<'_>) -> Option<f64> {
-    let of = trial.result.trial.load.overload.as_ref()?.of;
+    let of = trial.result.trial.load.overload()?.of;
     let found = trial.result.overload.as_ref()?;
     let rps = found.overload.goodput_rps();
     (of == CapacityOf::Baseline && rps > 0.0).then_some(rps)
@@ -52,12 +52,9 @@ pub(crate) fn goodput_rps(trial: &Trial<'_>) -> Option<f64> {
 
 /// The overload that the meshes are compared under: that with the highest share of the baseline's capacity.
 pub(super) fn compared(plan: &Plan) -> Option<&Load> {
-    let of_baseline = |l: &&Load| {
-        let overload = l.overload.as_ref();
-        overload.is_some_and(|o| o.of == CapacityOf::Baseline)
-    };
+    let of_baseline = |l: &&Load| l.overload().is_some_and(|o| o.of == CapacityOf::Baseline);
     let loads = plan.loads.iter().filter(of_baseline);
-    loads.max_by_key(|l| l.overload.as_ref().map(|o| o.percent))
+    loads.max_by_key(|l| l.overload().map(|o| o.percent))
 }
 
 /// `; recovered after 2.3 s, the other after 0 s`, as the end of a sentence about two meshes.

@@ -21,7 +21,7 @@ pub(super) fn of(
     comparisons: &[MeshComparison],
     disturbed_equally_p: Option<f64>,
 ) -> Option<PriceList> {
-    let load = primary(plan).filter(|load| load.has_rate() && plan.has_features())?;
+    let load = primary(plan).filter(|load| load.is_open() && plan.has_features())?;
     let mut meshes = plan.meshes.iter().filter(|m| m.name == plan.baseline);
     // Against anything else than sidecars without a feature, a price would be that of the sidecars, too.
     let plain = |m: &&Mesh| m.data_plane == DataPlaneKind::EnvoySidecar && m.feature.is_none();

@@ -27,7 +27,7 @@ pub(super) fn lines(plan: &Plan, trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u
         .filter(|t| plan.is_anchor_but_rate(&t.result.trial.load.name))
     {
         let block = trial.result.trial.block;
-        let has_rate = trial.result.trial.load.has_rate();
+        let has_rate = trial.result.trial.load.is_open();
         let proxies = trial.plane(Plane::DataPlane).map(|p| p.0);
         let proxies = proxies.filter(|_| has_rate);
         points

@@ -2,7 +2,7 @@
 //!
 //! Source: Bulej et al., "Duet Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020.
 
-use super::resolved::{EnvironmentKind, Plan};
+use super::resolved::{EnvironmentKind, Load, Plan};
 use crate::source::{Location, Problems};
 
 /// Most trials that run at the same time.
@@ -26,11 +26,7 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
             .expected("`environment: local`")
             .help("on a cluster, trials run in turn: remove `at_once`; for `tare gate`, use another plan, such as cluster-quick");
     }
-    if plan
-        .loads
-        .iter()
-        .any(|l| !l.has_rate() || l.overload.is_some())
-    {
+    if !plan.loads.iter().all(Load::is_open) {
         problems
             .add(
                 at,

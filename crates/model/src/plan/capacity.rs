@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::LoadFile;
-use super::resolved::Load;
+use super::load_kind::LoadKind;
 use crate::limits::{CONNECTIONS_MAX, TRIAL_WINDOW_NS_MAX};
 use crate::load::Objective;
 use crate::load::search::{SearchLimits, SearchSetting};
@@ -89,8 +89,7 @@ pub(super) struct CapacityFile {
 pub(super) struct Special {
     pub(super) name: String,
     pub(super) connections: Spanned<u32>,
-    pub(super) think_ns: u64,
-    pub(super) capacity: Option<CapacitySearch>,
+    pub(super) kind: LoadKind,
     pub(super) step_ns: Option<u64>,
 }
 
@@ -133,12 +132,11 @@ pub(super) fn resolve(
                     0 => format!("{users}-users"),
                     ns => format!("{users}-users-{}", exact_duration(ns)),
                 },
-                think_ns,
+                kind: LoadKind::Closed { think_ns },
                 connections: Spanned {
                     value: users,
                     location: at,
                 },
-                capacity: None,
                 step_ns: None,
             }))
         }
@@ -256,12 +254,11 @@ fn search(
     }
     Some(Special {
         name: "capacity".to_owned(),
-        think_ns: 0,
         connections: Spanned {
             value: connections.0,
             location: connections.1,
         },
-        capacity: Some(CapacitySearch {
+        kind: LoadKind::Capacity(CapacitySearch {
             objectives: Objective::with_defaults(given)
                 .iter()
                 .map(Objective::to_string)
@@ -277,45 +274,9 @@ fn search(
     })
 }
 
-impl Load {
-    /// Whether the plan states its rate. The others are searches for the capacity, closed loops and overloads.
-    #[must_use]
-    pub fn has_rate(&self) -> bool {
-        self.capacity.is_none() && !self.closed_loop && self.overload.is_none()
-    }
-
-    /// The users of a closed loop: `60 users`, or `60 users with a think time of 100ms`.
-    #[must_use]
-    pub fn users(&self) -> String {
-        match self.think_ns {
-            0 => format!("{} users", self.connections),
-            ns => {
-                let think = exact_duration(ns);
-                format!("{} users with a think time of {think}", self.connections)
-            }
-        }
-    }
-
-    /// Time that the generator takes: the window and its warm-up, or the budget of a search.
-    #[must_use]
-    pub fn own_time_ns(&self) -> u64 {
-        match &self.capacity {
-            Some(search) => search.budget_ns,
-            None => self.duration_ns.saturating_add(self.warmup_ns),
-        }
-    }
-
-    /// Number of times that the generator runs in a trial, at most.
-    #[must_use]
-    pub fn steps_max(&self) -> u64 {
-        let step_ns = self.duration_ns.saturating_add(self.warmup_ns).max(1);
-        (self.own_time_ns() / step_ns).max(1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Plan, PlanErrors, resolve};
+    use crate::plan::{LoadKind, Plan, PlanErrors, resolve};
 
     fn plan(text: &str) -> Result<Plan, PlanErrors> {
         resolve("plan.yaml", text, &[], &|_| Err("no files".into()))
@@ -345,7 +306,7 @@ mod tests {
         let text = "load: {capacity: {slo: [p99<20ms, errors<0.1%], connections: 64}}";
         let plan = plan(text).unwrap();
         let load = &plan.loads[0];
-        let search = load.capacity.as_ref().unwrap();
+        let search = load.capacity().unwrap();
         assert_eq!(
             search.objectives,
             ["p99<20ms", "errors<0.1%", "achieved>99%"]
@@ -354,7 +315,7 @@ mod tests {
         assert_eq!((load.name.as_str(), load.connections), ("capacity", 64));
         assert_eq!((search.start_rps, search.max_rps), (100.0, 1e6));
         assert_eq!(load.duration_ns, 2_000_000_000);
-        assert!(!load.has_rate());
+        assert!(!load.is_open());
         // 15 trials of 90 s each.
         assert!(plan.estimated_duration_ns() > 15 * 90_000_000_000);
         let json = serde_json::to_string(&plan).unwrap();
@@ -365,15 +326,20 @@ mod tests {
     fn users_are_a_closed_loop_with_as_many_connections() {
         let without = plan("load: {users: 60, think: 0ms, duration: 5s}").unwrap();
         let load = &without.loads[0];
-        assert!(load.closed_loop && !load.has_rate());
+        assert!(load.is_closed());
         assert_eq!((load.name.as_str(), load.connections), ("60-users", 60));
         assert_eq!(load.own_time_ns(), 8_000_000_000);
-        assert_eq!((load.think_ns, load.users().as_str()), (0, "60 users"));
+        assert_eq!(load.users(), "60 users");
         let thinking = plan("load: {users: 60, think: 100ms}").unwrap();
         let load = &thinking.loads[0];
         assert_eq!(
-            (load.think_ns, load.name.as_str()),
-            (100_000_000, "60-users-100ms")
+            (&load.kind, load.name.as_str()),
+            (
+                &LoadKind::Closed {
+                    think_ns: 100_000_000
+                },
+                "60-users-100ms"
+            )
         );
         assert_eq!(load.users(), "60 users with a think time of 100ms");
         let json = serde_json::to_string(&thinking).unwrap();

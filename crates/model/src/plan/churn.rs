@@ -72,8 +72,7 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
             .add(at, "`churn` needs Kubernetes")
             .expected("`environment: kubernetes`: only a cluster has endpoints that change");
     }
-    let of_rates = |load: &super::Load| load.has_rate() && load.overload.is_none();
-    if !plan.loads.iter().all(of_rates) {
+    if !plan.loads.iter().all(super::Load::is_open) {
         problems
             .add(
                 at,

@@ -65,7 +65,7 @@ pub fn gate(
             candidate.name
         ));
     }
-    if plan.loads.len() != 1 || !plan.loads[0].has_rate() {
+    if plan.loads.len() != 1 || !plan.loads[0].is_open() {
         return Err(format!(
             "found {} loads, expected one load with a rate",
             plan.loads.len()

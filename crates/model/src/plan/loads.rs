@@ -3,6 +3,7 @@
 use super::capacity::{self, STEP_WARMUP_SHARE, Special};
 use super::churn;
 use super::file::{LoadFile, ReadFile};
+use super::load_kind::LoadKind;
 use super::overload;
 use super::resolved::Load;
 use crate::limits::{LIST_MAX, RATE_MAX, RATE_RPS_MAX};
@@ -114,7 +115,7 @@ fn expand(
     }
     let template = Load {
         name: String::new(),
-        rate_rps: 0.0,
+        kind: LoadKind::Open { rate_rps: 0.0 },
         connections: 0,
         threads,
         arrivals,
@@ -124,10 +125,6 @@ fn expand(
         timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
         requests_per_connection: entry.requests_per_connection.optional()?.map(|n| n.0),
         streams: entry.streams.optional()?.map(|n| n.0),
-        capacity: None,
-        closed_loop: false,
-        think_ns: 0,
-        overload: None,
         churn: churn::resolve(entry.churn)?,
     };
     let mut loads = Vec::new();
@@ -145,7 +142,7 @@ fn expand(
             }
             let load = Load {
                 name: parts.join("-"),
-                rate_rps,
+                kind: LoadKind::Open { rate_rps },
                 connections: per_load,
                 ..template.clone()
             };
@@ -193,7 +190,7 @@ fn without_rate(
     };
     let load = Load {
         name: entry.name.optional()?.map_or(special.name, |name| name.0),
-        rate_rps: 0.0,
+        kind: special.kind,
         connections: connections.value,
         threads,
         arrivals,
@@ -203,10 +200,6 @@ fn without_rate(
         timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
         requests_per_connection: entry.requests_per_connection.optional()?.map(|n| n.0),
         streams: entry.streams.optional()?.map(|n| n.0),
-        closed_loop: special.capacity.is_none(),
-        think_ns: special.think_ns,
-        capacity: special.capacity,
-        overload: None,
         churn: churn::resolve(entry.churn)?,
     };
     Some(vec![PlacedLoad {
@@ -219,7 +212,9 @@ fn without_rate(
 /// Checks what a load of a sweep may have made invalid.
 pub(super) fn check(problems: &mut Problems, load: &Load, location: Location) {
     check_threads(problems, load.threads, load.connections, location);
-    check_duration(problems, load.rate_rps, load.duration_ns, location);
+    if let Some(rate_rps) = load.rate_rps() {
+        check_duration(problems, rate_rps, load.duration_ns, location);
+    }
 }
 
 fn check_threads(problems: &mut Problems, threads: u32, connections: u32, location: Location) {

@@ -10,6 +10,7 @@ mod entry;
 mod file;
 mod gate;
 mod kubernetes;
+mod load_kind;
 mod loads;
 mod margins;
 mod names;
@@ -40,6 +41,7 @@ pub use gate::{AGAIN, CANDIDATE, Gate, GateMeshes, REFERENCE, gate};
 pub use kubernetes::{
     GeneratorNode, Hooks, KubernetesSettings, Placement, PullPolicy, SamplingSource,
 };
+pub use load_kind::LoadKind;
 pub use margins::Margins;
 pub use overload::{CapacityOf, Overload, Phases};
 pub use pod::{

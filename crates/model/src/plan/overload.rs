@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::BlockGroup;
 use super::file::LoadFile;
+use super::load_kind::LoadKind;
 use super::loads::{self, PlacedLoad};
 use super::resolved::{Load, Plan};
 use crate::limits::{LIST_MAX, TRIAL_WINDOW_NS_MAX};
@@ -190,36 +191,28 @@ pub(super) fn resolve(
         Some(List(list)) => list.iter().map(|of| of.value).collect(),
         None => vec![CapacityOf::Own, CapacityOf::Baseline],
     };
-    let template = Load {
-        name: String::new(),
-        rate_rps: 0.0,
-        connections: 1,
-        threads: 1,
-        arrivals: Arrivals::Constant,
-        pace: std::mem::take(&mut entry.pace).or_else(Default::default)?,
-        duration_ns: BEFORE_NS + overload_ns + recovery_ns,
-        warmup_ns: std::mem::take(&mut entry.warmup).or(Duration(SECOND_NS))?.0,
-        timeout_ns: std::mem::take(&mut entry.timeout)
-            .or(Duration(SECOND_NS))?
-            .0,
-        requests_per_connection: None,
-        streams: None,
-        capacity: None,
-        closed_loop: false,
-        think_ns: 0,
-        churn: None,
-        overload: None,
-    };
+    let pace = std::mem::take(&mut entry.pace).or_else(Default::default)?;
+    let Duration(warmup_ns) = std::mem::take(&mut entry.warmup).or(Duration(SECOND_NS))?;
+    let Duration(timeout_ns) = std::mem::take(&mut entry.timeout).or(Duration(SECOND_NS))?;
     let load = |of: CapacityOf, percent: u32| Load {
         name: format!("{}-{percent}", of.key()),
-        overload: Some(Overload {
+        kind: LoadKind::Overload(Overload {
             percent,
             of,
             overload_ns,
             objectives: Vec::new(),
             searches,
         }),
-        ..template.clone()
+        connections: 1,
+        threads: 1,
+        arrivals: Arrivals::Constant,
+        pace,
+        duration_ns: BEFORE_NS + overload_ns + recovery_ns,
+        warmup_ns,
+        timeout_ns,
+        requests_per_connection: None,
+        streams: None,
+        churn: None,
     };
     let all = of
         .iter()
@@ -234,14 +227,14 @@ pub(super) fn resolve(
 
 /// Completes the overloads among the loads of a plan by its load with `capacity`.
 pub(super) fn complete(problems: &mut Problems, loads: &mut [PlacedLoad]) -> Option<()> {
-    let is_overload = |l: &&PlacedLoad| l.load.overload.is_some();
+    let is_overload = |l: &&PlacedLoad| l.load.overload().is_some();
     let first = loads.iter().find(is_overload).map(|l| l.location);
     let Some(location) = first else {
         return Some(());
     };
     let searches: Vec<Load> = loads
         .iter()
-        .filter(|l| l.load.capacity.is_some())
+        .filter(|l| l.load.capacity().is_some())
         .map(|l| l.load.clone())
         .collect();
     let [search] = searches.as_slice() else {
@@ -258,11 +251,11 @@ pub(super) fn complete(problems: &mut Problems, loads: &mut [PlacedLoad]) -> Opt
         return None;
     };
     for PlacedLoad { load, .. } in loads {
-        let Some(overload) = &mut load.overload else {
+        let LoadKind::Overload(overload) = &mut load.kind else {
             continue;
         };
         overload.objectives = search
-            .capacity
+            .capacity()
             .iter()
             .flat_map(|c| c.objectives.clone())
             .collect();
@@ -276,13 +269,13 @@ pub(super) fn complete(problems: &mut Problems, loads: &mut [PlacedLoad]) -> Opt
 
 /// Splits the blocks of a plan with `overload`: first the searches, then `repeats` blocks of overloads.
 pub(super) fn split_blocks(plan: &mut Plan) {
-    let mut overloads = plan.loads.iter().filter_map(|l| l.overload.as_ref());
+    let mut overloads = plan.loads.iter().filter_map(|l| l.overload());
     let Some(searches) = overloads.next().map(|o| o.searches) else {
         return;
     };
     let names = |of_overload: bool| {
         let loads = plan.loads.iter();
-        let loads = loads.filter(|l| l.overload.is_some() == of_overload);
+        let loads = loads.filter(|l| l.overload().is_some() == of_overload);
         loads.map(|l| l.name.clone()).collect()
     };
     plan.block_groups = vec![
@@ -324,10 +317,10 @@ mod tests {
         );
         assert_eq!((groups[0].loads.len(), groups[1].loads.len()), (1, 8));
         let load = &plan.loads[8];
-        assert!(!load.has_rate());
+        assert!(!load.is_open());
         assert_eq!((load.connections, load.timeout_ns), (16, SECOND_NS));
         assert_eq!(load.duration_ns, 13 * SECOND_NS);
-        let overload = load.overload.as_ref().unwrap();
+        let overload = load.overload().unwrap();
         assert_eq!(
             overload.objectives,
             ["p99<20ms", "errors<1%", "achieved>99%"]

@@ -222,10 +222,10 @@ fn check_without_rate(
     repeats: Location,
     environment: Location,
 ) {
-    if plan.loads.iter().all(Load::has_rate) {
+    if plan.loads.iter().all(Load::is_open) {
         return;
     }
-    if plan.loads.iter().any(Load::has_rate) {
+    if plan.loads.iter().any(Load::is_open) {
         problems
             .add(
                 environment,

@@ -6,12 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{BlockGroup, Blocks};
-use super::capacity::CapacitySearch;
 use super::churn::Churn;
 use super::gate::Gate;
 use super::kubernetes::KubernetesSettings;
+use super::load_kind::LoadKind;
 use super::margins::Margins;
-use super::overload::Overload;
 use super::prices::Prices;
 use super::sweep::Sweep;
 use crate::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
@@ -145,8 +144,9 @@ pub struct Workload {
 pub struct Load {
     /// Name, such as `200rps`.
     pub name: String,
-    /// Slots per second; 0 in a search for the capacity, in a closed loop, and in an overload.
-    pub rate_rps: f64,
+    /// What determines its rate.
+    #[serde(flatten)]
+    pub kind: LoadKind,
     /// Total number of connections.
     pub connections: u32,
     /// Event-loop threads of the generator.
@@ -167,26 +167,9 @@ pub struct Load {
     /// Most concurrent calls on a gRPC or HTTP/2 connection of the generator; absent: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// The search for the capacity, instead of a rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<CapacitySearch>,
-    /// A closed loop instead of a rate: each connection is a virtual user that sends its next
-    /// request after the response to the previous one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub closed_loop: bool,
-    /// Pause of a user of a closed loop between a response and the next request.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub think_ns: u64,
-    /// A share of a capacity instead of a rate, with the times before and after it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overload: Option<Overload>,
     /// Services and changes of their endpoints, which the control plane has to distribute meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<Churn>,
-}
-
-fn is_zero(ns: &u64) -> bool {
-    *ns == 0
 }
 
 impl Plan {

@@ -313,7 +313,7 @@ impl Vary {
                 .help("vary the rate or the connections: `vary: {rate: [100, 200]}`");
             return None;
         };
-        if !base.load.has_rate() {
+        if !base.load.is_open() {
             let found = format!("`vary` does not work with the load `{}`", base.load.name);
             problems
                 .add(self.location, found)

@@ -125,7 +125,7 @@ pub fn block_order(plan: &Plan, block: u32, attempt: u32) -> Vec<TrialSpec> {
 #[must_use]
 pub fn profile_order(plan: &Plan) -> Vec<TrialSpec> {
     let loads = plan.loads.iter().enumerate();
-    let loads = loads.filter(|(_, load)| load.has_rate() && load.overload.is_none());
+    let loads = loads.filter(|(_, load)| load.is_open());
     let combos = loads.flat_map(|(l, load)| plan.meshes.iter().map(move |mesh| (l, load, mesh)));
     let trial = |(i, (l, load, mesh)): (usize, (usize, &Load, &Mesh))| TrialSpec {
         schema_version: crate::SCHEMA_VERSION,

@@ -3,6 +3,7 @@
 use tare_analysis::formats::csv;
 use tare_model::hist::LatencySummary;
 use tare_model::load::Counts;
+use tare_model::plan::Load;
 use tare_model::summary::{
     Cell, Estimate, MeshComparison, Percentile, Quantile, Ratio, Summary, TrialRow, TrialStatus,
 };
@@ -230,10 +231,7 @@ fn ratio(summary: &Summary, comparison: &MeshComparison, ratio: &Ratio) -> Field
 fn trial(summary: &Summary, trial: &TrialRow) -> Fields {
     let mut row = Row::new(summary, "trial", &trial.mesh, &trial.load);
     let load = summary.setup.loads.iter().find(|l| l.name == trial.load);
-    row.position(
-        load.filter(|l| l.has_rate()).map(|l| l.rate_rps),
-        Some(trial),
-    );
+    row.position(load.and_then(Load::rate_rps), Some(trial));
     row.verdict(&trial.verdict);
     row.counts(trial.counts.as_ref());
     row.value("achieved_rps", trial.achieved_rps);

@@ -1,6 +1,7 @@
 //! What ran and where, how it was measured, how to repeat it.
 
 use tare_analysis::figures;
+use tare_model::plan::LoadKind;
 use tare_model::summary::Summary;
 
 use super::html::Html;
@@ -39,13 +40,12 @@ pub(super) fn setup(page: &mut Html, summary: &Summary) {
     for load in &setup.loads {
         let words = format!(
             "{}, {} connections, {} arrivals, {} after {} of warm-up, timeout {}",
-            match &load.capacity {
-                Some(search) => format!("highest rate with {}", search.objectives.join(", ")),
-                None if load.closed_loop => format!("closed loop of {}", load.users()),
-                None => match &load.overload {
-                    Some(overload) => overload.words(),
-                    None => figures::rate(load.rate_rps),
-                },
+            match &load.kind {
+                LoadKind::Open { rate_rps } => figures::rate(*rate_rps),
+                LoadKind::Closed { .. } => format!("closed loop of {}", load.users()),
+                LoadKind::Capacity(search) =>
+                    format!("highest rate with {}", search.objectives.join(", ")),
+                LoadKind::Overload(overload) => overload.words(),
             },
             load.connections,
             load.arrivals,

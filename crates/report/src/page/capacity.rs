@@ -1,7 +1,7 @@
 //! Pages of plans whose loads have no rate: the capacity of each mesh, or the throughput of closed loops.
 
 use tare_analysis::figures;
-use tare_model::plan::Load;
+use tare_model::plan::{Load, LoadKind};
 use tare_model::summary::{Cell, Estimate, Ratio, Summary};
 
 use super::html::Html;
@@ -14,7 +14,7 @@ use crate::words;
 /// Whether the page is of a plan whose loads have no rate.
 pub(super) fn is_of(summary: &Summary) -> bool {
     let loads = &summary.setup.loads;
-    !loads.is_empty() && !loads.iter().any(Load::has_rate)
+    !loads.is_empty() && !loads.iter().any(Load::is_open)
 }
 
 /// Appends one table for each load: the answer in figures.
@@ -23,10 +23,12 @@ pub(super) fn tables(page: &mut Html, summary: &Summary) {
     for load in &summary.setup.loads {
         let cells = summary.cells.iter().filter(|c| c.load == load.name);
         let cells: Vec<&Cell> = cells.collect();
-        match load.capacity {
-            _ if load.overload.is_some() => continue,
-            Some(_) => capacity(page, summary, load, &cells),
-            None => closed_loop(page, summary, load, &cells),
+        match load.kind {
+            LoadKind::Overload(_) => continue,
+            LoadKind::Capacity(_) => capacity(page, summary, load, &cells),
+            LoadKind::Open { .. } | LoadKind::Closed { .. } => {
+                closed_loop(page, summary, load, &cells);
+            }
         }
         caption(page, &words::without_rate(load, &cells));
     }

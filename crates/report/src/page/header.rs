@@ -96,7 +96,7 @@ fn title(summary: &Summary) -> String {
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     };
     if capacity::is_of(summary) {
-        let overload = summary.setup.loads.iter().any(|l| l.overload.is_some());
+        let overload = summary.setup.loads.iter().any(|l| l.overload().is_some());
         if overload {
             return format!("Overload of {list} beside {}", summary.baseline);
         }

@@ -89,7 +89,7 @@ pub(super) fn per_load(
     mut rows: impl FnMut(&mut Html, &Cell),
 ) {
     for load in &summary.setup.loads {
-        let heading = load_heading(&load.name, load.rate_rps);
+        let heading = load_heading(&load.name, load);
         open_table(page, &heading, Some(&heading), columns);
         for cell in summary.cells.iter().filter(|c| c.load == load.name) {
             rows(page, cell);

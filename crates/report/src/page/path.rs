@@ -24,7 +24,7 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
         decomposed(page, summary, decomposition);
     }
     for load in &summary.setup.loads {
-        let heading = words::load_heading(&load.name, load.rate_rps);
+        let heading = words::load_heading(&load.name, load);
         graphs(page, summary, costs, &load.name, &heading);
         cpu(page, summary, costs, &load.name, &heading);
     }
@@ -158,7 +158,7 @@ fn edges_table(page: &mut Html, summary: &Summary, costs: &PathCosts) {
         "added, p50",
     ];
     for load in &summary.setup.loads {
-        let heading = words::load_heading(&load.name, load.rate_rps);
+        let heading = words::load_heading(&load.name, load);
         open_table(page, &heading, Some(&heading), &columns);
         for edge in costs.edges.iter().filter(|e| e.load == load.name) {
             open_row(page, summary, &edge.mesh);
@@ -194,7 +194,7 @@ fn services_table(page: &mut Html, summary: &Summary, costs: &PathCosts) {
         "calls per day and vCPU",
     ];
     for load in &summary.setup.loads {
-        let heading = words::load_heading(&load.name, load.rate_rps);
+        let heading = words::load_heading(&load.name, load);
         open_table(page, &heading, Some(&heading), &columns);
         for s in costs.services.iter().filter(|s| s.load == load.name) {
             open_row(page, summary, &s.mesh);

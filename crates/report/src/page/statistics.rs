@@ -30,7 +30,7 @@ pub(super) fn table(page: &mut Html, summary: &Summary) {
         "more blocks",
     ];
     for load in &summary.setup.loads {
-        let heading = load_heading(&load.name, load.rate_rps);
+        let heading = load_heading(&load.name, load);
         open_table(page, &heading, Some(&heading), &columns);
         for comparison in summary.comparisons.iter().filter(|c| c.load == load.name) {
             for ratio in &comparison.ratios {

@@ -138,7 +138,7 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
         columns.extend(COUNTED);
     }
     for load in &summary.setup.loads {
-        let heading = words::load_heading(&load.name, load.rate_rps);
+        let heading = words::load_heading(&load.name, load);
         open_table(page, &heading, Some(&heading), &columns);
         for comparison in summary.comparisons.iter().filter(|c| c.load == load.name) {
             ratio_row(page, summary, comparison, &figures);

@@ -11,7 +11,7 @@ use crate::words;
 
 /// Appends the rows of a load without a rate.
 pub(super) fn rows(out: &mut Output, summary: &Summary, load: &Load, cells: &[&Cell]) {
-    let closed = load.closed_loop;
+    let closed = load.is_closed();
     let (what, rest) = match closed {
         true => ("throughput, rps", "p50, p99, ms"),
         false => ("capacity, rps", "cores, memory"),

@@ -26,7 +26,12 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
             .filter_map(|c| Some((c, c.named.iter().find(|n| n.method == method)?)))
             .collect();
         out.line("");
-        out.line(&fit(&figures::rate(load.rate_rps), WIDTH));
+        out.line(&fit(
+            &load
+                .rate_rps()
+                .map_or_else(|| load.name.clone(), figures::rate),
+            WIDTH,
+        ));
         let latency = ["p50", "p99", "max"].map(|what| (what, "ms", figures::ms as fn(f64) -> _));
         section(&mut out, "latency, ms", &rows, &latency);
         section(&mut out, "data plane", &rows, &DATA_PLANE);

@@ -39,7 +39,7 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
     overload::tables(&mut out, summary);
     churn::table(&mut out, summary);
     let loads = summary.setup.loads.iter().take(loads);
-    for load in loads.filter(|l| l.overload.is_none()) {
+    for load in loads.filter(|l| l.overload().is_none()) {
         let cells: Vec<&Cell> = summary
             .cells
             .iter()
@@ -47,18 +47,14 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
             .collect();
         let heading = format!(
             "{}, {} connections, {}{} x {} blocks",
-            words::load_heading(&fit(&load.name, 24), load.rate_rps),
+            words::load_heading(&fit(&load.name, 24), load),
             load.connections,
-            if load.capacity.is_some() {
-                "steps of "
-            } else {
-                ""
-            },
+            load.capacity().map_or("", |_| "steps of "),
             figures::duration(load.duration_ns as f64),
             words::blocks(summary, |t| t.load == load.name)
         );
         out.painted(BOLD, &printable(&heading));
-        if load.has_rate() {
+        if load.is_open() {
             latency_rows(&mut out, summary, &cells);
             // Those of features are in the price list.
             if summary.price_list.is_none() {

@@ -22,7 +22,7 @@ use tare_model::load::{
     Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Pace, Rate,
 };
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
-use tare_model::plan::{EnvironmentKind, Load, Margins, Plan, Prices, Workload};
+use tare_model::plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Prices, Workload};
 use tare_model::record::{Hello, Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
 use tare_model::rng::Rng;
 use tare_model::trial::{
@@ -83,7 +83,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
     };
     let load = |rate: &f64| Load {
         name: format!("{rate}rps"),
-        rate_rps: *rate,
+        kind: LoadKind::Open { rate_rps: *rate },
         connections: 16,
         threads: 1,
         arrivals: Arrivals::Constant,
@@ -93,11 +93,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         timeout_ns: 5_000_000_000,
         requests_per_connection: None,
         streams: None,
-        capacity: None,
-        closed_loop: false,
-        think_ns: 0,
         churn: None,
-        overload: None,
     };
     Plan {
         schema_version: SCHEMA_VERSION,
@@ -211,7 +207,7 @@ fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
     for second in 0..SECONDS {
         seconds.push(interval(
             second,
-            spec.load.rate_rps as u64,
+            spec.load.rate_rps().unwrap_or(0.0) as u64,
             (heavy, shift),
             endpoints,
             &mut rng,
@@ -330,7 +326,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
         schema_version: SCHEMA_VERSION,
         tare_version: "0.0.0-synthetic".to_owned(),
         mode: Mode::Open {
-            rate_rps: spec.load.rate_rps,
+            rate_rps: spec.load.rate_rps().unwrap_or(0.0),
             arrivals: spec.load.arrivals.clone(),
         },
         shard: None,
@@ -339,7 +335,7 @@ fn load_result(spec: &TrialSpec, seconds: &[Interval], verdict: Verdict) -> Load
         interrupted: false,
         counts,
         rate: Rate {
-            target: Some(spec.load.rate_rps),
+            target: Some(spec.load.rate_rps().unwrap_or(0.0)),
             achieved: counts.planned as f64 / f64::from(SECONDS),
         },
         latency_ns: latency.summary(),
@@ -423,7 +419,7 @@ fn stream(seconds: Vec<Interval>, result: LoadResult) -> String {
 }
 
 fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
-    let krps = spec.load.rate_rps / 1000.0;
+    let krps = spec.load.rate_rps().unwrap_or(0.0) / 1000.0;
     let mut noisy = |x: f64, share: f64| x * (1.0 + share * normal(rng));
     let mut uses = vec![
         (

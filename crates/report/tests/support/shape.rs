@@ -238,18 +238,18 @@ impl<'a> Used<'a> {
         let proxies = ["data_plane", "control_plane"];
         let is_proxied = self.planes().iter().any(|p| proxies.contains(&p.as_str()));
         let causes = [
-            self.any(|r| r.trial.load.capacity.is_some()),
+            self.any(|r| r.trial.load.capacity().is_some()),
             self.any(|r| r.trial.load.churn.is_some()),
             load(|l| !l.generator.core_to_core_ns.is_empty()),
             self.has_prices && is_proxied && cell.achieved_rps.is_some_and(|r| r > 0.0),
             load(|l| l.instrument_error.is_some()),
             cell.counts.planned > cell.counts.ok,
-            self.any(|r| r.trial.load.overload.is_some()),
+            self.any(|r| r.trial.load.overload().is_some()),
             self.any(|r| {
                 let mut reasons = r.verdict.reasons.iter();
                 reasons.any(|f| f.grade == Grade::Invalid && f.reason.is_saturation())
             }),
-            self.any(|r| r.trial.load.closed_loop),
+            self.any(|r| r.trial.load.is_closed()),
             load(|l| l.tls.is_some()),
         ];
         std::array::from_fn(|i| (CELL_OPTIONAL[i], causes[i]))

@@ -4,37 +4,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_analysis::judge::{Evidence, judge};
-use tare_analysis::search::{Goal, Search, is_met};
+use tare_analysis::search::{Driver, Goal, is_met};
 use tare_analysis::{disturbed_steps, limit};
 use tare_model::capacity::{Capacity, CapacityStep};
-use tare_model::load::search::SearchEnd;
 use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::plan::{EnvironmentKind, Plan};
+use tare_model::plan::EnvironmentKind;
 use tare_model::trial::TrialSpec;
 use tare_model::verdict::{Finding, Grade, Reason};
-use tokio::sync::watch;
 
 use super::error::RunError;
 use super::findings::Findings;
+use super::group::{RunningTrial, TrialContext};
 use super::measurement::{Measurement, Sink, stopped};
-use super::updates::{Observer, Update};
+use super::request::load_spec;
+use super::updates::Update;
 use crate::environment::Environment;
 use crate::store::{StoreError, TrialWriter};
 
-/// Pause between two steps; [`PAUSE_AFTER_LEFTOVERS`] times as long after a step that left requests
-/// without a response.
+/// Pause between two steps.
 const PAUSE: Duration = Duration::from_millis(300);
-const PAUSE_AFTER_LEFTOVERS: u32 = 4;
-
-/// The search of one trial.
-pub(super) struct CapacityTrial<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) spec: &'a TrialSpec,
-    pub(super) observer: &'a mut dyn Observer,
-    pub(super) stop: &'a mut watch::Receiver<bool>,
-    /// Cores that the trial may use.
-    pub(super) cores: u32,
-}
 
 /// The records of a step, until it is known whether the trial keeps them.
 struct Records<'a> {
@@ -68,31 +56,31 @@ struct Done {
     hlog: Option<String>,
 }
 
-impl CapacityTrial<'_> {
-    /// Runs the steps, and writes the records of all of them and of the shown one. Returns the number
-    /// of requests that were sent.
-    pub(super) async fn run<E: Environment>(
-        mut self,
+impl TrialContext<'_> {
+    /// Runs the steps, and writes the records of all of them and of the shown one.
+    pub(super) async fn search<E: Environment>(
+        &mut self,
         goal: Goal,
-        mut load: LoadSpec,
         environment: &mut E,
-        deployment: &mut E::Deployment,
-        writer: &mut TrialWriter,
-        findings: &mut Findings,
-    ) -> Result<u64, RunError> {
-        let mut budget_ns = self.spec.load.capacity.as_ref().map_or(0, |c| c.budget_ns);
-        let mut search = Search::new(goal);
+        trial: &mut RunningTrial<'_, E::Deployment>,
+    ) -> Result<(), RunError> {
+        let RunningTrial {
+            spec,
+            writer,
+            findings,
+            deployment: Some(deployment),
+            ..
+        } = trial
+        else {
+            return Ok(());
+        };
+        let load = load_spec(self.plan, spec, deployment);
+        let budget_ns = spec.load.own_time_ns();
+        let mut driver = Driver::new(goal, load, budget_ns, PAUSE.as_nanos() as u64);
         let mut steps: Vec<Done> = Vec::new();
-        let mut ended = SearchEnd::Certain;
-        let mut sent = 0;
-        while !search.is_done() {
-            let rate_rps = search.prepare(&mut load);
-            let takes_ns = load.warmup_ns + load.duration_ns;
-            // The first step runs in any case: a trial without one has no result.
-            if !steps.is_empty() && takes_ns > budget_ns {
-                ended = SearchEnd::Budget;
-                break;
-            }
+        let mut spent_ns = 0;
+        while let Some((load, rate_rps)) = driver.next(spent_ns) {
+            let load = load.clone();
             let number = steps.len() as u32 + 1;
             self.observer.update(Update::Step { number, rate_rps });
             let mut records = Records {
@@ -102,27 +90,21 @@ impl CapacityTrial<'_> {
             };
             let mut found = Findings::default();
             let hlog = self
-                .step(
-                    load.clone(),
-                    environment,
-                    deployment,
-                    &mut records,
-                    &mut found,
-                )
+                .step(load, environment, deployment, &mut records, &mut found)
                 .await?;
             findings.interrupted = found.interrupted;
             findings.events.append(&mut found.events);
             findings.incomplete.append(&mut found.incomplete);
             findings.failure = found.failure;
             let Some(result) = found.load.filter(|_| !found.interrupted) else {
-                return Ok(sent);
+                return Ok(());
             };
-            sent += result.service_time_ns.count;
-            let mut step = match search.judge(&result, rate_rps) {
+            findings.sent += result.service_time_ns.count;
+            let mut step = match driver.judge(&result) {
                 Ok(step) => step,
                 Err(error) => {
                     findings.incomplete.push(error.to_string());
-                    return Ok(sent);
+                    return Ok(());
                 }
             };
             step.verdict = judge(&Evidence {
@@ -133,9 +115,7 @@ impl CapacityTrial<'_> {
                 incomplete: &[],
                 debug_build: false,
             });
-            let hopeless = search.hopeless(&result, rate_rps);
-            let left_over = result.counts.in_flight + result.counts.not_sent > 0;
-            search.add(step.clone());
+            let pause_ns = driver.add(step.clone(), &result);
             steps.push(Done {
                 step: CapacityStep {
                     number,
@@ -147,28 +127,23 @@ impl CapacityTrial<'_> {
                 result,
                 hlog,
             });
-            if let Some(why) = hopeless {
-                let finding = Finding::new(Grade::Invalid, Reason::Errors, why);
-                findings.verdict.push(finding);
-                ended = SearchEnd::Failed;
-                break;
-            }
-            load.seed = load.seed.wrapping_add(1);
-            let pause = match (self.plan.environment, left_over) {
+            spent_ns += driver.step_ns() + pause_ns;
+            let pause = match self.plan.environment {
                 // Virtual time.
-                (EnvironmentKind::Fake, _) => Duration::ZERO,
-                (_, false) => PAUSE,
-                (_, true) => PAUSE * PAUSE_AFTER_LEFTOVERS,
+                EnvironmentKind::Fake => Duration::ZERO,
+                _ => Duration::from_nanos(pause_ns),
             };
-            budget_ns = budget_ns.saturating_sub(takes_ns + pause.as_nanos() as u64);
             tokio::select! {
                 biased;
-                () = stopped(self.stop) => { findings.interrupted = true; return Ok(sent); }
+                () = stopped(self.stop) => { findings.interrupted = true; return Ok(()); }
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        self.conclude(&search, ended, steps, writer, findings)?;
-        Ok(sent)
+        if let Some(why) = driver.failure() {
+            let finding = Finding::new(Grade::Invalid, Reason::Errors, why);
+            findings.verdict.push(finding);
+        }
+        self.conclude(spec, &driver, steps, writer, findings)
     }
 
     /// Runs the generator and the agent once; returns the interval log.
@@ -196,7 +171,7 @@ impl CapacityTrial<'_> {
             return Ok(None);
         }
         let hlog = measurement.stream.hlog();
-        measurement.conclude(self.cores, found);
+        measurement.conclude(self.run.manifest().fingerprint.cores, found);
         Ok(hlog)
     }
 
@@ -204,20 +179,21 @@ impl CapacityTrial<'_> {
     /// nearest to the rate, or of the last step if none did.
     fn conclude(
         &self,
-        search: &Search,
-        ended: SearchEnd,
+        spec: &TrialSpec,
+        driver: &Driver,
         mut steps: Vec<Done>,
         writer: &mut TrialWriter,
         findings: &mut Findings,
     ) -> Result<(), RunError> {
+        let search = driver.search();
         let all: Vec<&CapacityStep> = steps.iter().map(|s| &s.step).collect();
         writer.steps(&all)?;
         // The step at the limit: above the rate, or the last one that met the objectives.
         let at = search.nearest(false).or(search.nearest(true));
         let (limit, evidence) = limit::of(
-            search.limit(),
+            driver.limit(),
             at.map(|i| all[i]),
-            &self.spec.mesh,
+            &spec.mesh,
             &self.plan.workload.graph,
         );
         let judged = all.iter().map(|s| &s.step);
@@ -241,8 +217,8 @@ impl CapacityTrial<'_> {
         findings.load = Some(shown.result);
         findings.resources = shown.step.resources;
         findings.capacity = Some(Capacity {
-            found: search.found(),
-            ended,
+            found: driver.found(),
+            ended: driver.end(),
             limit,
             evidence,
             unseen_share: search.unseen_share(),

@@ -14,6 +14,8 @@ use crate::now::event;
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) load: Option<LoadResult>,
+    /// Requests that the generator sent, for the proofs after the load.
+    pub(super) sent: u64,
     pub(super) capacity: Option<Capacity>,
     pub(super) overload: Option<OverloadResult>,
     pub(super) churn: Option<ChurnResult>,

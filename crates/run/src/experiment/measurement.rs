@@ -346,7 +346,10 @@ impl Measurement {
             findings.lost(problem);
         }
         match self.stream.finish() {
-            Ok(result) => findings.load = Some(result),
+            Ok(result) => {
+                findings.sent = result.service_time_ns.count;
+                findings.load = Some(result);
+            }
             Err(error) => findings.lost(format!("the generator's records: {error}")),
         }
         let Some((_, spec)) = self.agent else {

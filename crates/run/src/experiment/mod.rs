@@ -1,10 +1,11 @@
 //! The experiment: all trials of a plan, in their order, each complete on disk before the next
 //! begins.
 
-mod at_once;
+mod alone;
 mod capacity;
 mod error;
 mod findings;
+mod group;
 mod idle;
 mod live;
 mod measurement;
@@ -12,7 +13,7 @@ mod overload;
 mod request;
 mod run;
 mod stopping;
-mod trial;
+mod together;
 mod updates;
 
 pub use error::RunError;

@@ -53,7 +53,7 @@ pub(super) fn freeze(run: &RunDir) -> Result<Option<Event>, RunError> {
 }
 
 fn searches(plan: &Plan) -> u32 {
-    let mut overloads = plan.loads.iter().filter_map(|l| l.overload.as_ref());
+    let mut overloads = plan.loads.iter().filter_map(|l| l.overload());
     overloads.next().map_or(0, |o| o.searches)
 }
 

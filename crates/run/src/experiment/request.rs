@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tare_model::graph::{self, MixEndpoint, SYNTHETIC, Service};
 use tare_model::load::{Endpoint, GrpcCall, LoadSpec, Mode, Protocol};
-use tare_model::plan::{Load, Plan};
+use tare_model::plan::{Load, LoadKind, Plan};
 use tare_model::trial::TrialSpec;
 use tare_model::worker::Upstream;
 
@@ -32,16 +32,18 @@ pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deploy
         }
     }
     let concurrent = endpoints.iter().any(|e| e.protocol != Protocol::Http1);
-    // A search for the capacity sets the rate of each step.
-    let mode = match load.closed_loop {
-        true => Mode::Saturate,
-        false => Mode::Open {
-            rate_rps: load.rate_rps,
-            arrivals: load.arrivals.clone(),
-        },
+    // A search for the capacity sets the rate of each step, and an overload its arrivals.
+    let open = |rate_rps| Mode::Open {
+        rate_rps,
+        arrivals: load.arrivals.clone(),
+    };
+    let (mode, think_ns) = match load.kind {
+        LoadKind::Open { rate_rps } => (open(rate_rps), 0),
+        LoadKind::Closed { think_ns } => (Mode::Saturate, think_ns),
+        LoadKind::Capacity(_) | LoadKind::Overload(_) => (open(0.0), 0),
     };
     LoadSpec {
-        think_ns: load.think_ns,
+        think_ns,
         warmup_ns: load.warmup_ns,
         timeout_ns: load.timeout_ns,
         connections: load.connections,
@@ -58,7 +60,7 @@ pub(super) fn load_spec(plan: &Plan, trial: &TrialSpec, deployment: &impl Deploy
 /// Concurrent calls on a connection; `concurrent` if its protocol allows several. A user of a closed loop
 /// makes one.
 fn streams(load: &Load, concurrent: bool) -> u32 {
-    let most = if load.closed_loop { 1 } else { STREAMS };
+    let most = if load.is_closed() { 1 } else { STREAMS };
     match concurrent {
         true => load.streams.unwrap_or(most),
         false => 1,

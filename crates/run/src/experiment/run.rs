@@ -5,11 +5,10 @@ use tare_model::plan::{Blocks, Plan};
 use tare_model::trial::{self, EventKind, TrialResult, TrialSpec, block_order};
 use tokio::sync::watch;
 
-use super::at_once::BlockAtOnce;
 use super::error::{FAILURES_IN_A_ROW_MAX, RunError};
+use super::group::{TrialContext, TrialEnd};
 use super::overload;
 use super::stopping;
-use super::trial::{TrialEnd, TrialRun};
 use super::updates::{Observer, Update};
 use crate::environment::Environment;
 use crate::now::event;
@@ -130,7 +129,7 @@ impl<E: Environment> Trials<'_, E> {
     /// after the other blocks, on a machine that is quiet by then.
     async fn blocks(&mut self, blocks: &Blocks<'_>) -> Result<Stopped, RunError> {
         self.in_vain = 0;
-        if blocks.loads.iter().any(|l| l.overload.is_some())
+        if blocks.loads.iter().any(|l| l.overload().is_some())
             && let Some(found) = overload::freeze(self.run)?
         {
             self.observer.update(Update::Event(&found));
@@ -161,11 +160,7 @@ impl<E: Environment> Trials<'_, E> {
                 self.planned += specs.len() as u32;
                 self.done += specs.iter().filter(|t| self.run.has(t)).count() as u32;
             }
-            let stopped = match plan.at_once {
-                true => self.at_once(&specs).await?,
-                false => self.in_turn(&specs).await?,
-            };
-            if stopped == Stopped::Yes {
+            if self.trials(&specs).await? == Stopped::Yes {
                 return Ok(Stopped::Yes);
             }
             let Some(cause) = self.disturbance(&specs) else {
@@ -196,9 +191,11 @@ impl<E: Environment> Trials<'_, E> {
             if *self.stop.borrow() {
                 return Ok(Stopped::Yes);
             }
-            match self.execute(&spec).await? {
-                TrialEnd::Interrupted => return Ok(Stopped::Yes),
-                TrialEnd::Done { result, .. } => self.observer.update(Update::Done(&result)),
+            for end in self.execute(std::slice::from_ref(&spec)).await? {
+                match end {
+                    TrialEnd::Interrupted => return Ok(Stopped::Yes),
+                    TrialEnd::Done { result, .. } => self.observer.update(Update::Done(&result)),
+                }
             }
         }
         Ok(Stopped::No)
@@ -217,36 +214,26 @@ impl<E: Environment> Trials<'_, E> {
         results.iter().find_map(first)
     }
 
-    /// Runs the trials that are not on disk, one after the other.
-    async fn in_turn(&mut self, specs: &[TrialSpec]) -> Result<Stopped, RunError> {
-        for spec in specs {
-            if !self.run.has(spec) && self.trial(spec).await? == Stopped::Yes {
+    /// Runs the trials of a block in groups: each alone, or all together. A group of which all trials are on disk
+    /// is left out.
+    async fn trials(&mut self, specs: &[TrialSpec]) -> Result<Stopped, RunError> {
+        let size = match self.run.manifest().plan.at_once {
+            true => specs.len(),
+            false => 1,
+        };
+        for group in specs.chunks(size.max(1)) {
+            let on_disk = group.iter().filter(|t| self.run.has(t)).count();
+            if on_disk == group.len() {
+                continue;
+            }
+            if *self.stop.borrow() {
                 return Ok(Stopped::Yes);
             }
-        }
-        Ok(Stopped::No)
-    }
-
-    /// Runs the trials of a block at the same time: all of them, unless all are on disk.
-    async fn at_once(&mut self, specs: &[TrialSpec]) -> Result<Stopped, RunError> {
-        let on_disk = specs.iter().filter(|t| self.run.has(t)).count() as u32;
-        if on_disk as usize == specs.len() {
-            return Ok(Stopped::No);
-        }
-        if *self.stop.borrow() {
-            return Ok(Stopped::Yes);
-        }
-        self.done -= on_disk;
-        let block = BlockAtOnce {
-            plan: &self.run.manifest().plan,
-            run: self.run,
-            observer: &mut *self.observer,
-            stop: &mut self.stop,
-            progress: (self.done, self.planned),
-        };
-        for end in block.execute(self.environment, specs).await? {
-            if self.ended(end)? == Stopped::Yes {
-                return Ok(Stopped::Yes);
+            self.done -= on_disk as u32;
+            for end in self.execute(group).await? {
+                if self.ended(end)? == Stopped::Yes {
+                    return Ok(Stopped::Yes);
+                }
             }
         }
         Ok(Stopped::No)
@@ -259,28 +246,17 @@ impl<E: Environment> Trials<'_, E> {
         of_mesh.any(|spec| self.run.has(spec))
     }
 
-    async fn trial(&mut self, spec: &TrialSpec) -> Result<Stopped, RunError> {
-        if *self.stop.borrow() {
-            return Ok(Stopped::Yes);
-        }
-        let end = self.execute(spec).await?;
-        self.ended(end)
-    }
-
-    async fn execute(&mut self, spec: &TrialSpec) -> Result<TrialEnd, RunError> {
-        self.observer.update(Update::Started {
-            trial: spec,
-            done: self.done,
-            planned: self.planned,
-        });
-        let one = TrialRun {
+    /// Runs trials that are deployed together.
+    async fn execute(&mut self, group: &[TrialSpec]) -> Result<Vec<TrialEnd>, RunError> {
+        let context = TrialContext {
             plan: &self.run.manifest().plan,
-            spec,
             run: self.run,
             observer: &mut *self.observer,
             stop: &mut self.stop,
+            progress: (self.done, self.planned),
         };
-        one.execute(self.environment).await
+        // On the heap: the futures of a trial are nested too deeply for one type.
+        Box::pin(context.execute(self.environment, group)).await
     }
 
     /// Counts a trial that has ended.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use tare_analysis::figures;
-use tare_model::plan::{self, Design, Plan, Sweep, TEXT_BYTES_MAX};
+use tare_model::plan::{self, Design, Load, LoadKind, Plan, Sweep, TEXT_BYTES_MAX};
 use tare_model::units::{format_duration_ns, format_rate};
 use tare_run::requirements::{self, Places};
 
@@ -217,6 +217,31 @@ fn varied(text: &mut String, plan: &Plan, sweep: &Sweep) {
     );
 }
 
+fn load_words(load: &Load) -> String {
+    let window = format_duration_ns(load.duration_ns);
+    let connections = load.connections;
+    let rate = match &load.kind {
+        LoadKind::Open { rate_rps } => format_rate(*rate_rps),
+        LoadKind::Closed { .. } => format!("closed loop of {}", load.users()),
+        LoadKind::Capacity(search) => {
+            return format!(
+                "highest rate with {}, steps of {window} for at most {}, {connections} connections",
+                search.objectives.join(", "),
+                format_duration_ns(search.budget_ns),
+            );
+        }
+        LoadKind::Overload(overload) => {
+            return format!(
+                "{} for {}, in {window} with the time before and after it",
+                overload.words(),
+                format_duration_ns(overload.overload_ns),
+            );
+        }
+    };
+    let warmup = format_duration_ns(load.warmup_ns);
+    format!("{rate} for {window} after {warmup}, {connections} connections")
+}
+
 /// Formats what a plan will do.
 pub(crate) fn summary(plan: &Plan) -> String {
     let mut text = String::new();
@@ -233,41 +258,7 @@ pub(crate) fn summary(plan: &Plan) -> String {
     // The loads of a sweep differ from the first in their levels only.
     let loads = plan.sweep.as_ref().map_or(plan.loads.len(), |_| 1);
     for load in &plan.loads[..loads] {
-        if let Some(search) = &load.capacity {
-            let _ = writeln!(
-                text,
-                "  load      {}: highest rate with {}, steps of {} for at most {}, {} connections",
-                load.name,
-                search.objectives.join(", "),
-                format_duration_ns(load.duration_ns),
-                format_duration_ns(search.budget_ns),
-                load.connections,
-            );
-            continue;
-        }
-        if let Some(overload) = &load.overload {
-            let _ = writeln!(
-                text,
-                "  load      {}: {} for {}, in {} with the time before and after it",
-                load.name,
-                overload.words(),
-                format_duration_ns(overload.overload_ns),
-                format_duration_ns(load.duration_ns),
-            );
-            continue;
-        }
-        let _ = writeln!(
-            text,
-            "  load      {}: {} for {} after {}, {} connections",
-            load.name,
-            match load.closed_loop {
-                true => format!("closed loop of {}", load.users()),
-                false => format_rate(load.rate_rps),
-            },
-            format_duration_ns(load.duration_ns),
-            format_duration_ns(load.warmup_ns),
-            load.connections,
-        );
+        let _ = writeln!(text, "  load      {}: {}", load.name, load_words(load));
     }
     if let Some(sweep) = &plan.sweep {
         varied(&mut text, plan, sweep);

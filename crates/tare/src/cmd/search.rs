@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use tare_analysis::search::{Goal, Search};
+use tare_analysis::search::{Driver, Goal};
 use tare_load::verdict::unreachable;
 use tare_model::SCHEMA_VERSION;
+use tare_model::load::Objective;
 use tare_model::load::search::{
     SearchEnd, SearchLimit, SearchLimits, SearchResult, SearchSetting, SearchStep,
 };
-use tare_model::load::{LoadSpec, Objective};
 use tare_model::units::{format_rate, parse_duration, parse_rate};
 
 use super::{exit, load};
@@ -19,8 +19,6 @@ use super::{exit, load};
 mod flags;
 mod text;
 
-/// Maximum number of steps of a search.
-const STEPS_MAX: usize = 10_000;
 /// Lowest rate of a search without `--min-rate`.
 const MIN_RPS: f64 = 1.0;
 /// First rate of a search without `--min-rate`.
@@ -105,118 +103,68 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         bail!("{option}: {found}");
     }
-    let plan = Plan {
-        budget: Duration::from_nanos(args.budget),
-        pause: Duration::from_nanos(args.pause),
-        goal: Goal {
-            samples,
-            objectives: Objective::with_defaults(args.slo),
-            min_rps,
-            max_rps: args.max_rate,
-            start_rps,
-            tolerance: args.tolerance,
-            repeats: usize::from(args.repeats),
-            step_ns: args.step_duration,
-        },
+    let goal = Goal {
+        samples,
+        objectives: Objective::with_defaults(args.slo),
+        min_rps,
+        max_rps: args.max_rate,
+        start_rps,
+        tolerance: args.tolerance,
+        repeats: usize::from(args.repeats),
+        step_ns: args.step_duration,
     };
-    let base = load::spec_of_step(args.load.0, start_rps, plan.goal.step_ns)?;
+    let objectives = goal.objectives.iter().map(Objective::to_string).collect();
+    let spec = load::spec_of_step(args.load.0, start_rps, goal.step_ns)?;
     let stop = load::stop_flag()?;
-    let result = search(&plan, base, &stop, &mut |number, step| {
+    let mut driver = Driver::new(goal, spec, args.budget, args.pause);
+    drive(&mut driver, &stop, &mut |number, step| {
         super::output::say(text::line(number, step));
     })?;
+    let result = SearchResult {
+        schema_version: SCHEMA_VERSION,
+        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+        objectives,
+        found: driver.found(),
+        unseen_share: driver.search().unseen_share(),
+        limit: driver.limit(),
+        ended: driver.end(),
+        failure: driver.failure().map(str::to_owned),
+        steps: driver.search().steps().to_vec(),
+    };
     output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {
         (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
-        (SearchEnd::Failed, _) if !result.steps.iter().any(answers) => ExitCode::from(exit::MISSED),
+        (SearchEnd::Failed, _) if !driver.answered() => ExitCode::from(exit::MISSED),
         (_, SearchLimit::MinRate) => ExitCode::from(exit::MISSED),
         (_, SearchLimit::Unknown) => ExitCode::from(exit::INVALID),
         _ => ExitCode::SUCCESS,
     })
 }
 
-/// The settings of a search.
-struct Plan {
-    goal: Goal,
-    budget: Duration,
-    pause: Duration,
-}
-
-/// Whether a request of a step succeeded.
-fn answers(step: &SearchStep) -> bool {
-    step.latency_ns.count > 0
-}
-
-/// Whether the last step ran at the lowest rate.
-fn at_lowest(search: &Search, goal: &Goal) -> bool {
-    let last = search.steps().last();
-    last.is_some_and(|step| step.rate_rps <= goal.min_rps)
-}
-
-fn search(
-    plan: &Plan,
-    mut spec: LoadSpec,
+/// Runs the steps, and shows each.
+fn drive(
+    driver: &mut Driver,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(usize, &SearchStep),
-) -> anyhow::Result<SearchResult> {
+) -> anyhow::Result<()> {
     let begun = Instant::now();
-    let mut search = Search::new(plan.goal.clone());
-    let mut ended = SearchEnd::Certain;
-    let mut failure = None;
-    while !search.is_done() {
-        let rate_rps = search.prepare(&mut spec);
-        let takes = Duration::from_nanos(spec.warmup_ns + spec.duration_ns);
-        if begun.elapsed() + takes > plan.budget || search.steps().len() >= STEPS_MAX {
-            ended = SearchEnd::Budget;
-            break;
-        }
-        let result = tare_load::run(&spec, stop, false, &mut |_| {})?;
+    while let Some((spec, rate_rps)) = driver.next(begun.elapsed().as_nanos() as u64) {
+        let result = tare_load::run(spec, stop, false, &mut |_| {})?;
         if stop.load(Ordering::Relaxed) || result.interrupted {
-            ended = SearchEnd::Interrupted;
+            driver.interrupt();
             break;
         }
-        let hopeless = search.hopeless(&result, rate_rps);
-        if let (true, Some(why)) = (search.steps().is_empty(), unreachable(&result)) {
+        let number = driver.search().steps().len() + 1;
+        if let (1, Some(why)) = (number, unreachable(&result)) {
             bail!(
                 "no request succeeded at {}: {why}; start the server, or correct the URL",
                 format_rate(rate_rps)
             );
         }
-        let left_over = result.counts.in_flight + result.counts.not_sent > 0;
-        let step = search.judge(&result, rate_rps)?;
-        observe(search.steps().len() + 1, &step);
-        search.add(step);
-        if hopeless.is_some() {
-            ended = SearchEnd::Failed;
-            failure = hopeless;
-            break;
-        }
-        spec.seed = spec.seed.wrapping_add(1);
-        std::thread::sleep(if left_over {
-            plan.pause * 4
-        } else {
-            plan.pause
-        });
+        let step = driver.judge(&result)?;
+        observe(number, &step);
+        let pause_ns = driver.add(step, &result);
+        std::thread::sleep(Duration::from_nanos(pause_ns));
     }
-    Ok(SearchResult {
-        schema_version: SCHEMA_VERSION,
-        tare_version: env!("CARGO_PKG_VERSION").to_owned(),
-        objectives: plan
-            .goal
-            .objectives
-            .iter()
-            .map(Objective::to_string)
-            .collect(),
-        found: search.found().filter(|_| failure.is_none()),
-        unseen_share: search.unseen_share(),
-        limit: match failure {
-            Some(_) if at_lowest(&search, &plan.goal) && !search.steps().iter().any(answers) => {
-                SearchLimit::MinRate
-            }
-            Some(_) => SearchLimit::Unknown,
-            None => search.limit(),
-        },
-        ended,
-        failure,
-        steps: search.steps().to_vec(),
-    })
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tare_model::load::{Arrivals, Pace};
 use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
-use tare_model::plan::{EnvironmentKind, Load, Margins, Plan, Workload};
+use tare_model::plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Workload};
 use tare_model::trial::{Proof, TrialSpec};
 use tare_run::environment::{Deployed, Environment};
 use tare_run::envoy::install;
@@ -73,7 +73,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         meshes,
         loads: vec![Load {
             name: "20rps".to_owned(),
-            rate_rps: 20.0,
+            kind: LoadKind::Open { rate_rps: 20.0 },
             connections: 2,
             threads: 1,
             arrivals: Arrivals::Constant,
@@ -83,11 +83,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
             timeout_ns: 1_000_000_000,
             requests_per_connection: None,
             streams: None,
-            capacity: None,
-            closed_loop: false,
-            think_ns: 0,
             churn: None,
-            overload: None,
         }],
         repeats: 1,
         until: None,

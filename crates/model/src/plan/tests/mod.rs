@@ -146,7 +146,7 @@ fn the_built_in_plans_are_valid_and_match_their_descriptions() {
     assert_eq!(plan.workload.instances, 2);
     assert_eq!(plan.meshes[1].settings.mtls, Mtls::Off);
     assert_eq!(plan.meshes[2].settings.mtls, Mtls::Strict);
-    let rates: Vec<f64> = plan.loads.iter().map(|l| l.rate_rps).collect();
+    let rates: Vec<f64> = plan.loads.iter().map(|l| l.rate_rps().unwrap()).collect();
     assert_eq!(rates, [400.0]);
     // Tests for drift need 8 seconds.
     assert!(plan.loads.iter().all(|l| l.duration_ns == 8 * SECOND_NS));
@@ -218,10 +218,13 @@ fn overlays_of_mesh_entry_and_cluster_reach_the_mesh() {
 fn arrivals_with_a_rate_of_their_own_name_the_load() {
     let steps = &good("", &["load.arrivals=steps:100:5s,400:15s"]).loads[0];
     assert_eq!(steps.duration_ns, 20_000_000_000);
-    assert_eq!(steps.rate_rps, 325.0);
+    assert_eq!(steps.rate_rps(), Some(325.0));
     assert_eq!(steps.name, "steps-325rps");
     let ramp = &good("load: {arrivals: ramp:0..1krps, duration: 4s}", &[]).loads[0];
-    assert_eq!((ramp.rate_rps, ramp.duration_ns), (500.0, 4_000_000_000));
+    assert_eq!(
+        (ramp.rate_rps(), ramp.duration_ns),
+        (Some(500.0), 4_000_000_000)
+    );
     let bursts = &good("load: {arrivals: bursts:10, rate: 50}", &[]).loads[0];
     assert_eq!(bursts.arrivals, Arrivals::Bursts { slots: 10 });
     assert_eq!(bursts.name, "50rps");
@@ -248,7 +251,7 @@ fn set_changes_written_keys_and_adds_missing_ones() {
     assert_eq!(plan.description, "a, b and c");
 
     let added = good("", &["load.rate=5", "workload=echo", "meshes=bare"]);
-    assert_eq!(added.loads[0].rate_rps, 5.0);
+    assert_eq!(added.loads[0].rate_rps(), Some(5.0));
     assert_eq!(added.workload.graph.name, "echo");
     assert_eq!(added.meshes.len(), 1);
 }
@@ -262,7 +265,7 @@ fn set_changes_items_of_lists_and_keys_of_short_forms() {
         "meshes[1].settings.concurrency=2",
         "meshes[2]={mesh: envoy, name: three, settings: {concurrency: 3}}",
     ]);
-    assert_eq!(plan.loads[1].rate_rps, 600.0);
+    assert_eq!(plan.loads[1].rate_rps(), Some(600.0));
     assert_eq!(plan.meshes[1].name, "two");
     assert_eq!(plan.meshes[1].settings.concurrency, 2);
     assert_eq!(plan.meshes[2].settings.concurrency, 3);
@@ -407,7 +410,7 @@ fn windows_line_ends_and_byte_order_marks_are_accepted() {
     let text = "\u{feff}name: a\r\nrepeats: 2\r\nload:\r\n  rate: 5\r\n";
     let plan = good(text, &[]);
     assert_eq!((plan.name.as_str(), plan.repeats), ("a", 2));
-    assert_eq!(plan.loads[0].rate_rps, 5.0);
+    assert_eq!(plan.loads[0].rate_rps(), Some(5.0));
 }
 
 #[test]
@@ -440,10 +443,11 @@ fn resolves_or_reports(text: &str, sets: &[String]) -> Result<(), TestCaseError>
             prop_assert!(plan.workload.graph.mix(&plan.workload.mix).is_some());
             prop_assert!(plan.workload.instances >= 1 && plan.repeats >= 1);
             for load in &plan.loads {
-                prop_assert_eq!(load.rate_rps > 0.0, load.has_rate());
-                prop_assert!(load.rate_rps <= RATE_RPS_MAX);
+                if let Some(rate_rps) = load.rate_rps() {
+                    prop_assert!(rate_rps > 0.0 && rate_rps <= RATE_RPS_MAX);
+                    prop_assert!(rate_rps * load.duration_ns as f64 >= 1e9);
+                }
                 prop_assert!(load.threads >= 1 && load.threads <= load.connections);
-                prop_assert!(!load.has_rate() || load.rate_rps * load.duration_ns as f64 >= 1e9);
             }
         }
         Err(errors) => {
@@ -506,7 +510,7 @@ proptest! {
         );
         let plan = good(&text, &[]);
         prop_assert_eq!(plan.seed, seed);
-        prop_assert_eq!(plan.loads[0].rate_rps, f64::from(rate));
+        prop_assert_eq!(plan.loads[0].rate_rps(), Some(f64::from(rate)));
         prop_assert_eq!(plan.loads[0].connections, connections);
         prop_assert_eq!(plan.loads[0].duration_ns, seconds * SECOND_NS);
     }

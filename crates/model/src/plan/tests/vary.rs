@@ -125,7 +125,10 @@ fn every_factor_changes_what_it_names() {
     let http2 = second(&of("chain-2", "protocol: [grpc, http2]"));
     assert_eq!(http2.protocols(), [ServiceProtocol::Http2]);
     assert_eq!(http2.graph.validate(), Ok(()));
-    assert_eq!(of("echo", "rate: [100, 250]").loads[1].rate_rps, 250.0);
+    assert_eq!(
+        of("echo", "rate: [100, 250]").loads[1].rate_rps(),
+        Some(250.0)
+    );
 }
 
 #[test]

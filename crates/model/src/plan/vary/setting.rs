@@ -1,5 +1,6 @@
 //! One level of a factor: what it changes, and which workloads have that.
 
+use super::super::load_kind::LoadKind;
 use super::super::resolved::{Load, Workload};
 use super::super::sweep::{FactorKind, Level};
 use crate::graph::{ServiceGraph, ServiceProtocol, builtin};
@@ -105,7 +106,7 @@ impl Setting {
             Self::Connections(n) => load.connections = n,
             Self::RequestsPerConnection(n) => load.requests_per_connection = (n > 0).then_some(n),
             Self::Streams(n) => load.streams = Some(n),
-            Self::Rate(rps) => load.rate_rps = rps,
+            Self::Rate(rate_rps) => load.kind = LoadKind::Open { rate_rps },
             Self::ChurnServices(n) => load.churn.iter_mut().for_each(|c| c.services = n),
             Self::ChurnEndpoints(n) => load.churn.iter_mut().for_each(|c| c.endpoints = n),
             Self::ChurnChanges(n) => load.churn.iter_mut().for_each(|c| c.changes = n),

@@ -13,6 +13,10 @@ use tare_stats::search::{Progress, RateSearch};
 
 use crate::slo;
 
+mod driver;
+
+pub use driver::Driver;
+
 /// Minimum time for responses after the window.
 const DRAIN_NS_MIN: u64 = 2_000_000_000;
 /// Steps up to this ratio above the estimate decide what the limit was.
@@ -47,7 +51,7 @@ impl Goal {
     /// # Errors
     /// What was found and expected, if an objective is invalid.
     pub fn of_load(load: &Load) -> Option<Result<Self, String>> {
-        let search = load.capacity.as_ref()?;
+        let search = load.capacity()?;
         Some(search.parsed().map(|objectives| Self {
             samples: search.samples,
             objectives,

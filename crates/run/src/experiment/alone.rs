@@ -1,0 +1,141 @@
+//! The load of a trial that runs alone.
+
+use tare_analysis::overload::Seconds;
+use tare_analysis::search::Goal;
+use tare_model::stacks;
+use tare_model::trial::EventKind;
+
+use super::error::RunError;
+use super::findings::Findings;
+use super::group::{RunningTrial, TrialContext};
+use super::idle;
+use super::measurement::{Measurement, stopped};
+use super::overload;
+use super::request::load_spec;
+use super::updates::Stage;
+use crate::environment::Environment;
+use crate::now::event;
+use crate::store::TrialWriter;
+
+impl TrialContext<'_> {
+    /// Samples the idle deployment where that is due, and runs the load: the steps of a search, or one window.
+    pub(super) async fn load_alone<E: Environment>(
+        &mut self,
+        environment: &mut E,
+        trial: &mut RunningTrial<'_, E::Deployment>,
+    ) -> Result<(), RunError> {
+        let RunningTrial {
+            spec,
+            writer,
+            findings,
+            deployment: Some(deployment),
+            ..
+        } = trial
+        else {
+            return Ok(());
+        };
+        if findings.failure.is_some() {
+            return Ok(());
+        }
+        let cores = self.run.manifest().fingerprint.cores;
+        if !spec.profile && idle::is_due(self.plan, spec, deployment) {
+            self.stage(spec, Stage::Idle);
+            findings.idle = tokio::select! {
+                biased;
+                () = stopped(self.stop) => { findings.interrupted = true; return Ok(()); }
+                sampled = idle::sample(environment, deployment, writer, cores) => sampled?,
+            };
+        }
+        match Goal::of_load(&spec.load) {
+            None => self.load_once(environment, trial).await,
+            Some(Ok(goal)) => self.search(goal, environment, trial).await,
+            Some(Err(found)) => {
+                findings.failure = Some(found);
+                Ok(())
+            }
+        }
+    }
+
+    /// Measures one window.
+    async fn load_once<E: Environment>(
+        &mut self,
+        environment: &mut E,
+        trial: &mut RunningTrial<'_, E::Deployment>,
+    ) -> Result<(), RunError> {
+        let RunningTrial {
+            spec,
+            writer,
+            findings,
+            deployment: Some(deployment),
+            ..
+        } = trial
+        else {
+            return Ok(());
+        };
+        let mut of_load = load_spec(self.plan, spec, deployment);
+        let overload = match spec.load.overload() {
+            None => None,
+            Some(overload) => {
+                match overload::prepare(self.run, &spec.mesh.name, overload, &mut of_load) {
+                    Ok(rate_rps) => Some((overload, rate_rps)),
+                    Err(found) => {
+                        findings
+                            .events
+                            .push(event(EventKind::NotStarted, "", &found));
+                        findings.failure = Some(found);
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        let started = Measurement::start(of_load, self.observer, environment, deployment, writer);
+        let mut measurement = started.await?;
+        measurement.seconds = overload.map(|_| Seconds::default());
+        measurement.stack_period_ns = spec.profile.then_some(stacks::PERIOD_NS);
+        measurement
+            .drive(
+                self.observer,
+                self.stop,
+                environment,
+                deployment,
+                writer,
+                findings,
+            )
+            .await?;
+        if findings.interrupted {
+            return Ok(());
+        }
+        let seconds = measurement.seconds.take();
+        let cores = self.run.manifest().fingerprint.cores;
+        measurement
+            .keep(environment, deployment, writer, cores, findings)
+            .await?;
+        if spec.load.churn.is_some() {
+            churned(environment, deployment, writer, findings).await?;
+        }
+        if let Some(((overload, rate_rps), seconds)) = overload.zip(seconds) {
+            match seconds.result(overload, spec.load.duration_ns, rate_rps) {
+                Ok(result) => findings.overload = Some(result),
+                Err(found) => findings.incomplete.push(found),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Collects the records of the churn, and what they show.
+async fn churned<E: Environment>(
+    environment: &mut E,
+    deployment: &mut E::Deployment,
+    writer: &TrialWriter,
+    findings: &mut Findings,
+) -> Result<(), RunError> {
+    match environment.churned(deployment).await {
+        Ok(records) => {
+            writer.churn(&records)?;
+            findings.churn = Some(tare_analysis::churn::summarise(&records));
+        }
+        Err(error) => findings.lost(error.to_string()),
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! The loads of a block at the same time, so that noise of the machine affects all of them.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tare_model::load::{Arrivals, LoadSpec, Mode, Trace};
+use tare_model::rng::Rng;
+use tare_model::trial::Resources;
+use tare_model::worker::Plane;
+
+use super::error::RunError;
+use super::group::{RunningTrial, TrialContext};
+use super::measurement::Measurement;
+use super::request::load_spec;
+use super::updates::{Observer, Update};
+use crate::environment::Environment;
+use crate::now::unix_ns;
+
+/// Time to start the generators and agents, before the first request: in all, and for each trial.
+const LEAD: Duration = Duration::from_secs(1);
+const LEAD_EACH: Duration = Duration::from_millis(200);
+
+/// Stream of the random arrivals of a block.
+const ARRIVALS: u64 = 1 << 63;
+
+/// One observer for the trials of a block.
+struct Shared<'a, 'b, 'c>(&'a RefCell<&'b mut (dyn Observer + 'c)>);
+
+impl Observer for Shared<'_, '_, '_> {
+    fn update(&mut self, update: Update<'_>) {
+        self.0.borrow_mut().update(update);
+    }
+}
+
+impl TrialContext<'_> {
+    /// Runs the generators and agents of all trials that have not failed. Their windows are the same.
+    pub(super) async fn load_together<E: Environment>(
+        &mut self,
+        environment: &mut E,
+        trials: &mut [RunningTrial<'_, E::Deployment>],
+    ) -> Result<(), RunError> {
+        let count = trials.len() as u32;
+        let start_unix_ns = unix_ns() + (LEAD + count * LEAD_EACH).as_nanos() as u64;
+        let mut loads = Vec::new();
+        for (i, trial) in trials.iter_mut().enumerate() {
+            let (writer, findings) = (&mut trial.writer, &mut trial.findings);
+            let Some(deployment) = trial.deployment.as_mut() else {
+                continue;
+            };
+            if findings.failure.is_some() {
+                continue;
+            }
+            let mut spec = LoadSpec {
+                start_unix_ns: Some(start_unix_ns),
+                ..load_spec(self.plan, trial.spec, deployment)
+            };
+            move_arrivals(&mut spec, i as u64, u64::from(count));
+            let started = Measurement::start(spec, self.observer, environment, deployment, writer);
+            loads.push((started.await?, deployment, writer, findings));
+        }
+        for (measurement, deployment, writer, findings) in &mut loads {
+            let (observer, stop) = (&mut *self.observer, &mut *self.stop);
+            measurement
+                .until_armed(observer, stop, environment, deployment, *writer, findings)
+                .await?;
+        }
+        let observer = RefCell::new(&mut *self.observer);
+        let follow = loads
+            .iter_mut()
+            .map(|(measurement, deployment, writer, findings)| {
+                let (mut shared, mut stop) = (Shared(&observer), self.stop.clone());
+                async move {
+                    measurement
+                        .follow(&mut shared, &mut stop, *deployment, *writer, findings)
+                        .await
+                }
+            });
+        try_join_all(follow).await?;
+        let cores = self.run.manifest().fingerprint.cores;
+        for (measurement, deployment, writer, findings) in loads {
+            if !findings.interrupted {
+                measurement
+                    .keep(environment, deployment, writer, cores, findings)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves the arrivals of trial `i` of `count`. The trials have the same arrivals, but requests at the same
+/// instant would wait for each other. So random arrivals are moved around the window by `i / count` of its length,
+/// and constant ones by `i / count` of the time between two of them.
+fn move_arrivals(spec: &mut LoadSpec, i: u64, count: u64) {
+    let Mode::Open { rate_rps, arrivals } = &mut spec.mode else {
+        return;
+    };
+    if *arrivals != Arrivals::Poisson {
+        let gap_ns = (1e9 / *rate_rps) as u64;
+        spec.start_unix_ns = spec.start_unix_ns.map(|start| start + gap_ns * i / count);
+        return;
+    }
+    let mut rng = Rng::stream(spec.seed, ARRIVALS);
+    let mut instants = Vec::new();
+    let mut at_ns = 0.0;
+    loop {
+        at_ns += rng.exponential() * 1e9 / *rate_rps;
+        if at_ns >= spec.duration_ns as f64 {
+            break;
+        }
+        instants.push((at_ns as u64 + spec.duration_ns * i / count) % spec.duration_ns);
+    }
+    // A window without arrivals keeps its process.
+    if let Ok(trace) = Trace::new(instants) {
+        *arrivals = Arrivals::Trace(trace);
+        *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
+    }
+}
+
+/// Removes the CPU time of the other trials of a group from that of foreign processes. Tare itself is a process of
+/// every trial.
+pub(super) fn leave_out_each_other<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
+    let all: Vec<&mut Resources> = resources.collect();
+    let own = |r: &Resources| {
+        let processes = r.processes.iter().filter(|p| p.plane != Plane::Tare);
+        processes.map(|p| p.cpu_cores).sum::<f64>() + r.sampling_cores
+    };
+    let together: f64 = all.iter().map(|r| own(r)).sum();
+    for resources in all {
+        let others = together - own(resources);
+        let machine = &mut resources.machine;
+        machine.other_cores = (machine.other_cores - others).max(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tare_model::trial::{MachineUse, MemoryKind, ProcessUse};
+
+    use super::*;
+
+    fn instants(i: u64, arrivals: Arrivals) -> (Vec<u64>, Option<u64>) {
+        let mode = Mode::Open {
+            rate_rps: 50.0,
+            arrivals,
+        };
+        let mut spec = LoadSpec {
+            seed: 7,
+            start_unix_ns: Some(1_000),
+            ..LoadSpec::new(Vec::new(), mode, 10_000_000_000)
+        };
+        move_arrivals(&mut spec, i, 4);
+        let instants = match spec.mode {
+            Mode::Open {
+                arrivals: Arrivals::Trace(trace),
+                ..
+            } => trace.instants_ns().to_vec(),
+            _ => Vec::new(),
+        };
+        (instants, spec.start_unix_ns)
+    }
+
+    #[test]
+    fn random_arrivals_are_those_of_the_first_trial_moved_around_the_window() {
+        let (first, _) = instants(0, Arrivals::Poisson);
+        assert!((400..600).contains(&first.len()), "{}", first.len());
+        let (second, start) = instants(1, Arrivals::Poisson);
+        let mut moved: Vec<u64> = first
+            .iter()
+            .map(|ns| (ns + 2_500_000_000) % 10_000_000_000)
+            .collect();
+        moved.sort_unstable();
+        assert_eq!((second, start), (moved, Some(1_000)));
+    }
+
+    #[test]
+    fn even_arrivals_are_moved_within_the_time_between_two() {
+        assert_eq!(
+            instants(3, Arrivals::Constant),
+            (Vec::new(), Some(15_001_000))
+        );
+    }
+
+    #[test]
+    fn the_other_trials_of_a_block_are_not_foreign() {
+        let process = |plane, cpu_cores| ProcessUse {
+            name: String::new(),
+            plane,
+            cpu_cores,
+            cpu_cores_max: cpu_cores,
+            run_queue_delay_ns: None,
+            counters: None,
+            memory_mean_bytes: 0.0,
+            memory_max_bytes: 0,
+            memory_kind: MemoryKind::Pss,
+            rss_mean_bytes: None,
+            throttled_ns: None,
+            gone_at_ns: None,
+        };
+        // Two trials, 0.3 and 0.5 cores with their agents, beside tare with 0.1 and foreign processes with 0.2.
+        let trial = |own: f64, others: f64| Resources {
+            window_ns: 1,
+            processes: vec![
+                process(Plane::Application, own - 0.01),
+                process(Plane::Tare, 0.1),
+            ],
+            planes: BTreeMap::new(),
+            machine: MachineUse {
+                other_cores: others + 0.2,
+                ..MachineUse::default()
+            },
+            sampling_cores: 0.01,
+            kubelet_age_ns_max: None,
+        };
+        let mut both = [trial(0.3, 0.5), trial(0.5, 0.3)];
+        leave_out_each_other(both.iter_mut());
+        let foreign = both.map(|r| r.machine.other_cores);
+        assert!(
+            foreign.iter().all(|cores| (cores - 0.2).abs() < 1e-12),
+            "{foreign:?}"
+        );
+    }
+}
