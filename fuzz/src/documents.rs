@@ -4,9 +4,10 @@
 use tare_analysis::history::series;
 use tare_analysis::proxy_config;
 use tare_analysis::streams::merge::{Part, interval_log, merge};
-use tare_model::history::{Annotations, HistoryEntry};
-use tare_model::plan::{self, Margins};
-use tare_model::record::StreamChecksum;
+use tare_plan as plan;
+use tare_plan::Margins;
+use tare_records::history::{Annotations, HistoryEntry};
+use tare_records::record::StreamChecksum;
 use tare_stats::Histogram;
 
 /// The counts of an encoded histogram, after a header with their length.

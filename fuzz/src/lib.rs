@@ -12,7 +12,7 @@ use tare_load::grpc::{MessageError, Messages};
 use tare_load::http1::ResponseParser;
 use tare_load::http2::hpack::{Decoder, TABLE_BYTES_MAX};
 use tare_load::http2::{Client, Event, Request, RequestTarget};
-use tare_model::load::Streaming;
+use tare_plan::load::Streaming;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);

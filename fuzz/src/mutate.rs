@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tare_fuzz::{TARGETS, Target};
-use tare_model::rng::Rng;
+use tare_stats::rng::Rng;
 
 /// Largest length of an input.
 const BYTES_MAX: usize = 8 * 1024;

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::load::search::SearchStep;
-use tare_model::summary::TrialStatus;
-use tare_model::verdict::{Cause, Finding, Grade, Verdict};
+use tare_records::search::SearchStep;
+use tare_records::summary::TrialStatus;
+use tare_records::verdict::{Cause, Finding, Grade, Verdict};
 
 use crate::trials::Trial;
 

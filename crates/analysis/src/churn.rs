@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tare_model::churn::{ChurnRecord, ChurnResult};
-use tare_model::watch::Watched;
+use tare_records::churn::{ChurnRecord, ChurnResult};
+use tare_records::watch::Watched;
 
 /// A change of the endpoint of the watched service.
 #[derive(Debug, Clone, Copy)]

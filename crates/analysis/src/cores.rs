@@ -1,6 +1,6 @@
 //! Core-to-core latency: the time that a cache line takes between two cores of a machine.
 
-use tare_model::summary::CoreToCore;
+use tare_records::summary::CoreToCore;
 
 use tare_stats::order::{middle, sorted};
 

@@ -1,7 +1,7 @@
 //! Numbers as text, the same in tables, on pages and in answers. Units are written out. The width
 //! of an interval decides the number of digits.
 
-use tare_model::summary::{Estimate, MoreBlocks, Ratio};
+use tare_records::summary::{Estimate, MoreBlocks, Ratio};
 
 /// A duration in nanoseconds with a unit and three significant digits: `412 µs`, `1.92 ms`,
 /// `12.4 s`.

@@ -1,9 +1,9 @@
 //! A gate: the figures of its blocks, and what they decide.
 
-use tare_model::mesh::Mesh;
-use tare_model::plan::{AGAIN, CANDIDATE, Gate, Plan, REFERENCE};
-use tare_model::summary::{GateOutcome, GateQuestion, GateResult, MemoryGrowth, TrialStatus};
-use tare_model::worker::Plane;
+use tare_plan::mesh::Mesh;
+use tare_plan::{AGAIN, CANDIDATE, Gate, Plan, REFERENCE};
+use tare_records::summary::{GateOutcome, GateQuestion, GateResult, MemoryGrowth, TrialStatus};
+use tare_records::worker::Plane;
 use tare_stats::effect::Effect;
 use tare_stats::gate::{Decision, Question, Rule};
 use tare_stats::order::median;

@@ -1,10 +1,10 @@
 //! The verdict on a trial: the generator's own verdict, and findings about processes, proofs and
 //! the machine. The thresholds are constants; docs/method.md lists them.
 
-use tare_model::load::LoadResult;
-use tare_model::trial::{Event, EventKind, ProcessUse, Proof, Resources};
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
-use tare_model::worker::Plane;
+use tare_records::load::LoadResult;
+use tare_records::trial::{Event, EventKind, ProcessUse, Proof, Resources};
+use tare_records::verdict::{Finding, Grade, Reason, Verdict};
+use tare_records::worker::Plane;
 
 use crate::{run_queue, throttling, unseen};
 

@@ -1,4 +1,4 @@
-//! From records to a [`Summary`](tare_model::summary::Summary): checks that streams are complete,
+//! From records to a [`Summary`](tare_records::summary::Summary): checks that streams are complete,
 //! verdicts on trials, pooling, comparisons, resources, and export formats. Pure: it uses neither
 //! clocks nor files nor sockets.
 

@@ -1,12 +1,12 @@
 //! What limited the rate of a search for the capacity, from the CPU of all processes in a step at the
 //! limit.
 
-use tare_model::capacity::{CapacityLimit, CapacityStep};
-use tare_model::graph::ServiceGraph;
-use tare_model::load::search::SearchLimit;
-use tare_model::mesh::Mesh;
-use tare_model::trial::{ProcessUse, Resources};
-use tare_model::worker::Plane;
+use tare_plan::graph::ServiceGraph;
+use tare_plan::mesh::Mesh;
+use tare_records::capacity::{CapacityLimit, CapacityStep};
+use tare_records::search::SearchLimit;
+use tare_records::trial::{ProcessUse, Resources};
+use tare_records::worker::Plane;
 
 use crate::judge::{MACHINE_BUSY_SUSPECT, OTHERS_SUSPECT};
 
@@ -115,10 +115,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use tare_model::graph::builtin;
-    use tare_model::load::search::{SearchStep, StepOutcome};
-    use tare_model::trial::{MachineUse, MemoryKind};
-    use tare_model::verdict::Verdict;
+    use tare_plan::graph::builtin;
+    use tare_records::search::{SearchStep, StepOutcome};
+    use tare_records::trial::{MachineUse, MemoryKind};
+    use tare_records::verdict::Verdict;
 
     /// A step with these cores of proxy, service and machine, on a machine with 8 cores.
     fn step(proxy: f64, service: f64, busy: f64) -> CapacityStep {
@@ -172,7 +172,7 @@ mod tests {
 
     fn limit(step: &CapacityStep, concurrency: u32, places: u32) -> (CapacityLimit, String) {
         let text = "meshes: [envoy]";
-        let plan = tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new()));
+        let plan = tare_plan::resolve("p.yaml", text, &[], &|_| Err(String::new()));
         let mut mesh = plan.unwrap().meshes.remove(0);
         mesh.settings.concurrency = concurrency;
         let mut graph = builtin("echo").unwrap();
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn the_generator_is_the_limit_if_the_search_found_so() {
         let text = "meshes: [bare]";
-        let plan = tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new()));
+        let plan = tare_plan::resolve("p.yaml", text, &[], &|_| Err(String::new()));
         let (mesh, graph) = (plan.unwrap().meshes.remove(0), builtin("echo").unwrap());
         let found = of(
             SearchLimit::Generator,

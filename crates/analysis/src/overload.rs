@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tare_model::load::{Counts, Measure, Objective};
-use tare_model::overload::{OverloadResult, PhaseResult};
-use tare_model::plan::Overload;
-use tare_model::record::Interval;
+use tare_plan::Overload;
+use tare_plan::load::{Measure, Objective};
+use tare_records::load::Counts;
+use tare_records::overload::{OverloadResult, PhaseResult};
+use tare_records::record::Interval;
 use tare_stats::{Histogram, WireError};
 
 use crate::slo;
@@ -93,7 +94,7 @@ impl Second {
 
 #[cfg(test)]
 mod tests {
-    use tare_model::plan::{PlanErrors, resolve};
+    use tare_plan::{PlanErrors, resolve};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tare_model::record::{LoadRecord, ProxySettings};
+use tare_records::record::{LoadRecord, ProxySettings};
 
 /// Longest document that is read, in bytes.
 pub const BYTES_MAX: usize = 16 << 20;

@@ -8,9 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::record::{AgentRecord, HardwareCounts, NodesSample, ProcessSample, ResourceSample};
-use tare_model::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
-use tare_model::worker::{AgentSpec, Plane};
+use tare_records::record::{
+    AgentRecord, HardwareCounts, NodesSample, ProcessSample, ResourceSample,
+};
+use tare_records::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
+use tare_records::worker::{AgentSpec, Plane};
 
 /// Summarises an agent's records. `cores_allowed` is the number of cores that the trial's processes
 /// may run on; the samples contain the number of cores of the machine. A process that vanished

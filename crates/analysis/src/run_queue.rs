@@ -1,10 +1,10 @@
 //! Run-queue delay: the time for which processes of a trial were runnable and waited for a core. It is
 //! the evidence that other processes or the hypervisor, which took CPU time, slowed the trial down.
 
-use tare_model::plan::Plan;
-use tare_model::summary::TrialStatus;
-use tare_model::trial::Resources;
-use tare_model::verdict::{Cause, Finding, Grade, Reason, Verdict};
+use tare_plan::Plan;
+use tare_records::summary::TrialStatus;
+use tare_records::trial::Resources;
+use tare_records::verdict::{Cause, Finding, Grade, Reason, Verdict};
 use tare_stats::order::median;
 
 use crate::figures;
@@ -152,8 +152,8 @@ fn add(verdict: &mut Verdict, waits: Waits, others: &[Waits], pressure: Option<f
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_model::trial::{MachineUse, MemoryKind, ProcessUse};
-    use tare_model::worker::Plane;
+    use tare_records::trial::{MachineUse, MemoryKind, ProcessUse};
+    use tare_records::worker::Plane;
 
     use super::*;
     use crate::judge::{Evidence, judge};

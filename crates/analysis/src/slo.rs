@@ -1,10 +1,11 @@
 //! Compares the result of a load with the objectives that it must meet.
 
-use tare_model::load::{Counts, LoadResult, Measure};
-use tare_model::units::format_duration_ns;
+use tare_plan::load::Measure;
+use tare_plan::units::format_duration_ns;
+use tare_records::load::{Counts, LoadResult};
 use tare_stats::{Histogram, WireError};
 
-pub use tare_model::load::Objective;
+pub use tare_plan::load::Objective;
 
 /// Outcome of one objective for one result.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! Findings about CPU quotas. A quota stops all threads of a control group until its period ends, so
 //! requests wait tens of milliseconds.
 
-use tare_model::trial::{ProcessUse, Resources};
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_records::trial::{ProcessUse, Resources};
+use tare_records::verdict::{Finding, Grade, Reason};
 
 /// A trial is invalid if a quota stopped one of its containers for more than this share of the window, summed over
 /// cores, and suspect if a quota stopped one at all.
@@ -55,8 +55,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use tare_model::trial::{MachineUse, MemoryKind};
-    use tare_model::worker::Plane;
+    use tare_records::trial::{MachineUse, MemoryKind};
+    use tare_records::worker::Plane;
 
     /// The findings in a window of 10 s.
     fn of(machine: Option<u64>, containers: &[(&str, Option<u64>)]) -> Vec<(Grade, String)> {

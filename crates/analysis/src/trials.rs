@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use tare_model::calls::TrialCalls;
-use tare_model::hist::HistogramWire;
-use tare_model::load::LoadResult;
-use tare_model::plan::Plan;
-use tare_model::record::HardwareCounts;
-use tare_model::summary::{Stability, TrialRow, TrialStatus};
-use tare_model::trial::{MemoryKind, Resources, TrialResult};
-use tare_model::verdict::{Cause, Finding, Grade, Reason, Verdict};
-use tare_model::worker::Plane;
+use tare_plan::Plan;
+use tare_records::calls::TrialCalls;
+use tare_records::load::LoadResult;
+use tare_records::record::HardwareCounts;
+use tare_records::summary::{TrialRow, TrialStatus};
+use tare_records::trial::{MemoryKind, Resources, TrialResult};
+use tare_records::verdict::{Cause, Finding, Grade, Reason, Verdict};
+use tare_records::worker::Plane;
+use tare_stats::series::Stability;
+use tare_stats::wire::HistogramWire;
 
 use crate::{blocks, figures, run_queue};
 use tare_stats::series::{Second, stability};

@@ -1,9 +1,9 @@
 //! Proxies whose work is done by processes that are not sampled.
 
-use tare_model::load::LoadResult;
-use tare_model::trial::Resources;
-use tare_model::verdict::{Finding, Grade, Reason};
-use tare_model::worker::Plane;
+use tare_records::load::LoadResult;
+use tare_records::trial::Resources;
+use tare_records::verdict::{Finding, Grade, Reason};
+use tare_records::worker::Plane;
 
 /// A trial is invalid if the processes of the data plane used less CPU time than this for each
 /// request, in nanoseconds.
@@ -37,7 +37,7 @@ pub(crate) fn finding(resources: &Resources, load: &LoadResult) -> Option<Findin
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_model::trial::{MachineUse, PlaneUse};
+    use tare_records::trial::{MachineUse, PlaneUse};
 
     use super::*;
     use crate::streams::merge::tests::nothing_sent;

@@ -9,7 +9,7 @@ mod worlds;
 
 use tare_analysis::compare::ratio::Level;
 use tare_analysis::compare::stopping::half_width;
-use tare_model::plan::{Margins, UNTIL_MIN};
+use tare_plan::{Margins, UNTIL_MIN};
 use tare_stats::HALF_BUCKET;
 use tare_stats::effect::Effect;
 use worlds::{WORLDS, logs, plans, tolerance};

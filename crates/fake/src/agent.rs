@@ -1,10 +1,10 @@
 //! The records of the agent in virtual time.
 
-use tare_model::mesh::Mtls;
-use tare_model::record::{AgentRecord, Hello, MachineSample, ProcessSample, ResourceSample};
-use tare_model::rng::Rng;
-use tare_model::worker::{AgentSpec, Plane, WatchedProcess};
-use tare_model::writer::RecordWriter;
+use tare_plan::mesh::Mtls;
+use tare_records::record::{AgentRecord, Hello, MachineSample, ProcessSample, ResourceSample};
+use tare_records::worker::{AgentSpec, Plane, WatchedProcess};
+use tare_records::writer::RecordWriter;
+use tare_stats::rng::Rng;
 
 use super::{FakeDeployment, IDLE_CORES, SECOND_NS, push};
 

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::load::{
-    Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode,
-    Rate, Surplus,
+use tare_plan::load::{Arrivals, LoadSpec, Mode};
+use tare_plan::mesh::{DataPlaneKind, Mtls};
+use tare_plan::trial::TrialSpec;
+use tare_records::load::{
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Rate, Surplus,
 };
-use tare_model::mesh::{DataPlaneKind, Mtls};
-use tare_model::record::{Hello, Interval, IntervalEndpoint, LoadRecord, Progress};
-use tare_model::rng::Rng;
-use tare_model::trial::TrialSpec;
-use tare_model::verdict::Verdict;
-use tare_model::writer::RecordWriter;
+use tare_records::record::{Hello, Interval, IntervalEndpoint, LoadRecord, Progress};
+use tare_records::verdict::Verdict;
+use tare_records::writer::RecordWriter;
 use tare_stats::Histogram;
+use tare_stats::rng::Rng;
 
 use crate::{EPOCH_UNIX_NS, SECOND_NS, push};
 
@@ -261,7 +261,7 @@ fn result(spec: &LoadSpec, window_start_unix_ns: u64, total: &Second) -> LoadRes
     LoadResult {
         tls: None,
         instrument_error: None,
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").into(),
         shard: Some(spec.shard),
         mode: spec.mode.without_instants(),

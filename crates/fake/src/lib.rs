@@ -8,12 +8,13 @@ mod generator;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tare_model::layout::{Fingerprint, RunManifest};
-use tare_model::mesh::DataPlaneKind;
-use tare_model::plan::{EnvironmentKind, Plan};
-use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
-use tare_model::worker::{Plane, Upstream, WatchedProcess};
-use tare_model::writer::RecordWriter;
+use tare_plan::mesh::DataPlaneKind;
+use tare_plan::trial::TrialSpec;
+use tare_plan::{EnvironmentKind, Plan};
+use tare_records::layout::{Fingerprint, RunManifest};
+use tare_records::trial::{Event, EventKind, Proof};
+use tare_records::worker::{Plane, Upstream, WatchedProcess};
+use tare_records::writer::RecordWriter;
 use tare_run::environment::{
     Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
@@ -260,7 +261,7 @@ impl Environment for Fake {
 pub fn run_text(dir: &Path, text: &str, sets: &[&str]) {
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let no_files = |path: &str| Err(format!("{path}: plans in tests cannot include files"));
-    let plan = tare_model::plan::resolve("plan.yaml", text, &sets, &no_files);
+    let plan = tare_plan::resolve("plan.yaml", text, &sets, &no_files);
     let mut plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
     plan.environment = EnvironmentKind::Fake;
     let outcome = run_plan(dir, plan).unwrap_or_else(|error| panic!("{error}"));
@@ -283,7 +284,7 @@ pub fn run_plan_with(dir: &Path, plan: Plan, faults: Vec<Fault>) -> Result<Outco
     let manifest = RunManifest {
         profile: false,
         notes: Vec::new(),
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         id: "virtual".into(),
         tare_version: env!("CARGO_PKG_VERSION").into(),
         tare_build: "debug".into(),

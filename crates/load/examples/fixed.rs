@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::event::{Timespec, epoll};
 use rustix::time::{ClockId, clock_gettime};
-use tare_model::units::parse_duration;
+use tare_plan::units::parse_duration;
 use tare_stats::Histogram;
 
 struct Options {

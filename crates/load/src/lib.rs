@@ -1,6 +1,6 @@
 //! The load engine: an open loop that counts every request and reports its own errors.
 //!
-//! [`run`] runs a [`tare_model::load::LoadSpec`] on this machine. The parts of the engine:
+//! [`run`] runs a [`tare_plan::load::LoadSpec`] on this machine. The parts of the engine:
 //!
 //! - [`http1`], [`http2`], [`grpc`]: the codecs. Pure: bytes in, events and bytes out.
 //! - `target`: what is sent where, resolved from the specification; trust and identity for TLS.

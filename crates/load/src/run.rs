@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tare_model::load::schedule::SchedulePlan;
-use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::record::LoadRecord;
+use tare_plan::load::LoadSpec;
+use tare_plan::load::schedule::SchedulePlan;
+use tare_records::load::LoadResult;
+use tare_records::record::LoadRecord;
 
 use crate::driver::{Driver, DriverReport, EpollDriver, KernelReport, TlsDriver};
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};
@@ -389,8 +390,8 @@ fn raise_file_limit(plans: &[LoopPlan]) -> Result<(), LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::load::Shard;
-    use tare_model::load::schedule::Schedule;
+    use tare_plan::load::Shard;
+    use tare_plan::load::schedule::Schedule;
 
     #[test]
     fn the_slots_of_all_threads_are_those_of_their_generator() {

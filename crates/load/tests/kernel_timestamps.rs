@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, TimestampingFlag, Timestamps, recvmsg, setsockopt, sockopt,
 };
-use tare_model::load::{Endpoint, LoadResult, LoadSpec, Mode};
+use tare_plan::load::{Endpoint, LoadSpec, Mode};
+use tare_records::load::LoadResult;
 
 /// Starts a server that answers every request until the process ends; returns its URL.
 fn server() -> String {
@@ -140,7 +141,7 @@ fn only_the_requested_share_is_sampled() {
 fn requests_that_share_a_connection_have_no_timestamps_and_a_reason() {
     let url = server();
     let mut spec = spec(url);
-    spec.endpoints[0].protocol = tare_model::load::Protocol::Http2;
+    spec.endpoints[0].protocol = tare_plan::load::Protocol::Http2;
     spec.duration_ns = 20_000_000;
     spec.timeout_ns = 200_000_000;
     // The server does not support HTTP/2; the outcome of the requests does not matter.

@@ -10,10 +10,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use tare_model::trial::TrialResult;
+use tare_records::trial::TrialResult;
 
 /// 5 meshes, 1 load, 10 blocks.
-fn plan() -> tare_model::plan::Plan {
+fn plan() -> tare_plan::Plan {
     let meshes = ["bare", "envoy", "envoy/mtls", "envoy/a", "envoy/b"].map(|m| (m, "Synthetic"));
     let mut plan = support::plan(&meshes, &[200.0], 10);
     let endpoints = &mut plan.workload.graph.mixes[0].endpoints;
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map(|run| dir.join(format!("run-{run:03}")))
         .collect();
     for (run, target) in targets.iter().enumerate() {
-        if !target.join(tare_model::layout::RUN).exists() {
+        if !target.join(tare_records::layout::RUN).exists() {
             let mut plan = plan();
             plan.seed = run as u64;
             support::write_run(target, &plan, widen);

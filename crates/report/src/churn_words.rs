@@ -1,7 +1,7 @@
 //! What loads with churn show: rows for tables, and sentences.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, CellChurn, Estimate, Outcome, Summary};
+use tare_records::summary::{Cell, CellChurn, Estimate, Outcome, Summary};
 
 use crate::words;
 
@@ -61,7 +61,7 @@ pub(crate) fn seconds(ns: f64) -> String {
 
 /// The values of a row, in the order of [`COLUMNS`].
 pub(crate) fn row(cell: &Cell, churn: &CellChurn) -> [Words; 10] {
-    let control = cell.planes.get(&tare_model::worker::Plane::ControlPlane);
+    let control = cell.planes.get(&tare_records::worker::Plane::ControlPlane);
     let share = |part: u64, of: u64| match of {
         0 => ("-".to_owned(), None),
         _ => (format!("{part} of {of}"), None),
@@ -91,7 +91,7 @@ pub(crate) fn row(cell: &Cell, churn: &CellChurn) -> [Words; 10] {
 
 /// `pushes 412 (400 to 424); queue time 0.00120 s (0.00110 to 0.00130)`; empty if the control plane states nothing.
 pub(crate) fn metrics(churn: &CellChurn) -> String {
-    let metric = |m: &tare_model::summary::CellMetric| {
+    let metric = |m: &tare_records::summary::CellMetric| {
         let unit = match m.unit.as_str() {
             "" => String::new(),
             unit => format!(" {unit}"),
@@ -123,7 +123,7 @@ fn answer(summary: &Summary, cell: &Cell, churn: &CellChurn) -> Option<String> {
         let ends = ends.unwrap_or_else(|| "a single block".to_owned());
         format!("{value} s ({ends})")
     };
-    let of_pair = |c: &&tare_model::summary::MeshComparison| {
+    let of_pair = |c: &&tare_records::summary::MeshComparison| {
         c.mesh == cell.mesh && c.reference == summary.baseline && c.load == cell.load
     };
     let comparison = summary.comparisons.iter().find(of_pair);

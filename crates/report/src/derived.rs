@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tare_analysis::compare::Side;
 use tare_analysis::profile;
-use tare_model::layout;
-use tare_model::summary::Summary;
-use tare_model::summary::clusters::{ClustersComparison, ClustersManifest};
+use tare_records::layout;
+use tare_records::summary::Summary;
+use tare_records::summary::clusters::{ClustersComparison, ClustersManifest};
 
 use crate::page::render_report;
 use crate::profiles;

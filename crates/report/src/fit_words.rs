@@ -1,7 +1,7 @@
 //! Words for the lines of a sweep that the terminal and the page share.
 
 use tare_analysis::figures;
-use tare_model::summary::{Estimate, Fit, Residual, SweepLine};
+use tare_records::summary::{Estimate, Fit, Residual, SweepLine};
 
 /// Share of a figure below which no residual is stated.
 const SMALL: f64 = 0.001;

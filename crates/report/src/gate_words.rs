@@ -1,7 +1,7 @@
 //! A gate in sentences.
 
 use tare_analysis::figures;
-use tare_model::summary::{GateOutcome, GateResult};
+use tare_records::summary::{GateOutcome, GateResult};
 
 use crate::words;
 

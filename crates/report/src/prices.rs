@@ -1,7 +1,7 @@
 //! Words of the price list of features, which the terminal and the page share.
 
 use tare_analysis::figures;
-use tare_model::summary::{
+use tare_records::summary::{
     Answer, Cell, Estimate, FeaturePrice, Outcome, Price, PriceList, Summary,
 };
 

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use tare_analysis::search::Search;
 use tare_files::open_without_links;
-use tare_model::capacity::{Capacity, CapacityStep};
-use tare_model::layout;
-use tare_model::load::search::RateEstimate;
-use tare_model::plan::Load;
+use tare_plan::Load;
+use tare_records::capacity::{Capacity, CapacityStep};
+use tare_records::layout;
+use tare_stats::search::RateEstimate;
 
 use crate::store::next_line;
 use crate::text::printable;

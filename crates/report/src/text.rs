@@ -1,6 +1,6 @@
 //! Fits text from anywhere into the width of a terminal.
 
-pub(crate) use tare_model::text::printable;
+pub(crate) use tare_plan::text::printable;
 
 /// Returns `text` in at most `width` characters; an ellipsis ends a shortened text.
 pub(crate) fn fit(text: &str, width: usize) -> String {

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::{cores, disturbance, figures};
-use tare_model::limits::REPEATS_MAX;
-use tare_model::plan::{CapacityOf, EnvironmentKind, Load};
-use tare_model::summary::path::{Decomposition, Part};
-use tare_model::summary::{
+use tare_plan::limits::REPEATS_MAX;
+use tare_plan::{CapacityOf, EnvironmentKind, Load};
+use tare_records::summary::path::{Decomposition, Part};
+use tare_records::summary::{
     Cell, CellOverload, LimitCount, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread,
     Summary, TrialRow, TrialStatus,
 };
-use tare_model::verdict::Reason;
-use tare_model::worker::Plane;
+use tare_records::verdict::Reason;
+use tare_records::worker::Plane;
 
 use crate::prices;
 

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 
 use support::{analysed, legend};
 use tare_analysis::compare::ratio::Level;
-use tare_model::load::transport::TlsResult;
-use tare_model::plan::{EnvironmentKind, Plan, PrecisionTarget, StopRule};
-use tare_model::summary::{Cell, Estimate, MeshComparison, Outcome, QuantileSpread, Summary, Tls};
-use tare_model::trial::order;
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
-use tare_model::worker::Plane;
+use tare_plan::trial::order;
+use tare_plan::{EnvironmentKind, Plan, PrecisionTarget, StopRule};
+use tare_records::load::TlsResult;
+use tare_records::summary::{
+    Cell, Estimate, MeshComparison, Outcome, QuantileSpread, Summary, Tls,
+};
+use tare_records::verdict::{Finding, Grade, Reason, Verdict};
+use tare_records::worker::Plane;
 use tare_stats::Histogram;
 use tare_stats::special::t_quantile;
 
@@ -327,7 +329,7 @@ fn resources_of_an_adaptive_plan_have_the_raised_confidence() {
 fn cpu_of_proxies_is_a_fixed_part_and_one_for_each_request() {
     let mut plan = support::quick();
     plan.loads.remove(0);
-    plan.workload.graph = tare_model::graph::builtin("emojivoto").unwrap();
+    plan.workload.graph = tare_plan::graph::builtin("emojivoto").unwrap();
     let summary = analysed(&plan, |r| {
         if r.trial.mesh.name == "envoy" {
             let mut idle = r.resources.clone().unwrap();

@@ -5,11 +5,11 @@
 mod support;
 
 use support::analysed;
-use tare_model::churn::{ChurnMetric, ChurnResult};
-use tare_model::plan::{EnvironmentKind, Plan, resolve};
-use tare_model::summary::{CellChurn, Outcome, Summary};
-use tare_model::trial::{PlaneUse, TrialResult};
-use tare_model::worker::Plane;
+use tare_plan::{EnvironmentKind, Plan, resolve};
+use tare_records::churn::{ChurnMetric, ChurnResult};
+use tare_records::summary::{CellChurn, Outcome, Summary};
+use tare_records::trial::{PlaneUse, TrialResult};
+use tare_records::worker::Plane;
 use tare_report::{render_page, render_table};
 
 const MS: u64 = 1_000_000;
@@ -71,7 +71,7 @@ fn the_figures_of_a_mesh_are_means_over_the_blocks_and_are_compared() {
     let summary = analysed(&plan(""), set);
     let (bare, mesh) = (of(&summary, "bare"), of(&summary, "istio/minimal"));
     // The median of each trial is its first value: 910 to 950 ms, and 310 to 350 ms.
-    let value = |e: &Option<tare_model::summary::Estimate>| e.as_ref().unwrap().value / 1e6;
+    let value = |e: &Option<tare_records::summary::Estimate>| e.as_ref().unwrap().value / 1e6;
     assert_eq!(value(&bare.convergence_ns).round(), 930.0);
     assert_eq!(value(&mesh.convergence_ns).round(), 330.0);
     assert_eq!(mesh.convergence_max_ns, Some(400 * MS));

@@ -9,9 +9,9 @@ use tare_analysis::StoredTrial;
 use tare_analysis::compare::Side;
 use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::summary::summarise;
-use tare_model::plan::{LoadKind, Plan};
-use tare_model::summary::comparison::{Comparison, JudgedBy, ThresholdResult};
-use tare_model::verdict::Grade;
+use tare_plan::{LoadKind, Plan};
+use tare_records::summary::comparison::{Comparison, JudgedBy, ThresholdResult};
+use tare_records::verdict::Grade;
 use tare_report::{render_comparison, render_comparison_markdown};
 use tare_stats::Histogram;
 

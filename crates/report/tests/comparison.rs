@@ -9,14 +9,15 @@ use tare_analysis::StoredTrial;
 use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::compare::{Side, clusters};
 use tare_analysis::summary::{METHODS, summarise};
-use tare_model::calls::TrialCalls;
-use tare_model::layout::IdleCores;
-use tare_model::plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
-use tare_model::summary::Outcome;
-use tare_model::summary::comparison::{Comparison, Judged, JudgedBy, ThresholdResult};
-use tare_model::trial::{MemoryKind, PlaneUse, TrialResult, order};
-use tare_model::verdict::{Grade, Reason};
-use tare_model::worker::Plane;
+use tare_plan::trial::order;
+use tare_plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
+use tare_records::calls::TrialCalls;
+use tare_records::layout::IdleCores;
+use tare_records::summary::Outcome;
+use tare_records::summary::comparison::{Comparison, Judged, JudgedBy, ThresholdResult};
+use tare_records::trial::{MemoryKind, PlaneUse, TrialResult};
+use tare_records::verdict::{Grade, Reason};
+use tare_records::worker::Plane;
 use tare_report::{
     render_comparison, render_comparison_markdown, render_detectable, render_method,
     render_published,
@@ -198,7 +199,7 @@ fn what_only_one_run_measured_is_a_warning() {
     };
     let (without, mut with) = (trials(&plan(3, 1), undelayed), trials(&plan(3, 2), |_| {}));
     with[0].calls = Some(TrialCalls {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         window_start_unix_ns: 0,
         window_ns: 1,
         services: Vec::new(),

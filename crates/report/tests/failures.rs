@@ -9,13 +9,14 @@ use std::path::Path;
 use support::trials;
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
-use tare_model::layout;
-use tare_model::load::Counts;
-use tare_model::plan::Plan;
-use tare_model::record::{LoadRecord, StreamChecksum};
-use tare_model::summary::Summary;
-use tare_model::trial::{TrialResult, order};
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_plan::Plan;
+use tare_plan::trial::order;
+use tare_records::layout;
+use tare_records::load::Counts;
+use tare_records::record::{LoadRecord, StreamChecksum};
+use tare_records::summary::Summary;
+use tare_records::trial::TrialResult;
+use tare_records::verdict::{Finding, Grade, Reason, Verdict};
 use tare_report::{load_run, render_gate_markdown, render_report, render_table};
 use tare_stats::Histogram;
 
@@ -115,7 +116,7 @@ fn an_application_that_ended_has_no_cost_and_no_remedy_for_a_measurement() {
         .cells
         .iter()
         .find(|c| c.mesh == "envoy" && c.load == "400rps");
-    let per_krps = |p: &tare_model::summary::PlaneEstimate| p.cpu_cores_per_krps.is_some();
+    let per_krps = |p: &tare_records::summary::PlaneEstimate| p.cpu_cores_per_krps.is_some();
     assert!(!cell.unwrap().planes.values().any(per_krps));
 }
 

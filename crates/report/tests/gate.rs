@@ -6,9 +6,10 @@ mod support;
 
 use support::analysed;
 use tare_analysis::gate::set_looks;
-use tare_model::plan::{self, CANDIDATE, EnvironmentKind, GateMeshes, Plan, REFERENCE};
-use tare_model::summary::{GateOutcome, GateResult};
-use tare_model::worker::Plane;
+use tare_plan as plan;
+use tare_plan::{CANDIDATE, EnvironmentKind, GateMeshes, Plan, REFERENCE};
+use tare_records::summary::{GateOutcome, GateResult};
+use tare_records::worker::Plane;
 use tare_report::render_table;
 use tare_stats::Histogram;
 

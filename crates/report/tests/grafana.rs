@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tare_analysis::formats::families;
 use tare_analysis::history::series;
-use tare_model::plan::Margins;
+use tare_plan::Margins;
 use tare_report::HistoryDir;
 use tare_report::export::{self, metrics, push};
 

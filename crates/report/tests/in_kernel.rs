@@ -5,10 +5,10 @@
 mod support;
 
 use support::{analysed, legend};
-use tare_model::mesh::MeshKubernetes;
-use tare_model::plan::Plan;
-use tare_model::summary::Summary;
-use tare_model::trial::TrialResult;
+use tare_plan::Plan;
+use tare_plan::mesh::MeshKubernetes;
+use tare_records::summary::Summary;
+use tare_records::trial::TrialResult;
 use tare_report::render_page;
 
 const MESHES: [(&str, &str); 3] = [
@@ -40,7 +40,7 @@ fn with_nodes(result: &mut TrialResult) {
     resources.machine.application_nodes_busy_cores = Some(busy);
 }
 
-fn pair<'a>(summary: &'a Summary, mesh: &str) -> &'a tare_model::summary::MeshComparison {
+fn pair<'a>(summary: &'a Summary, mesh: &str) -> &'a tare_records::summary::MeshComparison {
     let mut all = summary.comparisons.iter();
     all.find(|c| c.mesh == mesh && c.reference == "bare")
         .unwrap()

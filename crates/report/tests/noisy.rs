@@ -5,9 +5,9 @@
 
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
-use tare_model::layout::RunManifest;
-use tare_model::summary::{MeshComparison, Outcome, Ratio, Summary};
-use tare_model::trial::TrialResult;
+use tare_records::layout::RunManifest;
+use tare_records::summary::{MeshComparison, Outcome, Ratio, Summary};
+use tare_records::trial::TrialResult;
 
 fn noisy() -> Summary {
     let mut lines = include_str!("runs/noisy-quick.ndjson").lines();

@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_model::{SCHEMA_VERSION, layout};
+use tare_plan::SCHEMA_VERSION;
+use tare_records::layout;
 use tare_report::export::{Export, Format, export};
 use tare_report::{load_run, summarise};
 

@@ -4,16 +4,16 @@
 
 mod support;
 
-use tare_model::layout;
-use tare_model::plan::Prices;
-use tare_model::summary::TrialStatus;
-use tare_model::trial::ProcessUse;
+use tare_plan::Prices;
+use tare_records::layout;
+use tare_records::summary::TrialStatus;
+use tare_records::trial::ProcessUse;
 use tare_report::{LoadedRun, load_run, render_report, summarise, write_derived};
 
 /// Most bytes of a page.
 const BYTES_MAX: usize = 3_000_000;
 
-fn loaded(plan: &tare_model::plan::Plan) -> (tempfile::TempDir, LoadedRun) {
+fn loaded(plan: &tare_plan::Plan) -> (tempfile::TempDir, LoadedRun) {
     let dir = tempfile::tempdir().unwrap();
     support::write_run(dir.path(), plan, |_| {});
     let run = load_run(dir.path()).unwrap();
@@ -79,7 +79,7 @@ fn the_page_of_a_large_run_is_small() {
         let load = trial.result.load.as_mut().unwrap();
         let some = load.endpoints.clone();
         load.endpoints = (0..90)
-            .map(|i| tare_model::load::EndpointResult {
+            .map(|i| tare_records::load::EndpointResult {
                 name: format!("service-{i}/endpoint"),
                 ..some[i % some.len()].clone()
             })
@@ -112,7 +112,7 @@ fn prices_become_a_monthly_cost_at_the_given_size() {
     assert!(cell("bare").cost.is_none());
     let (cost, plane) = (
         cell("envoy").cost.as_ref().unwrap(),
-        &cell("envoy").planes[&tare_model::worker::Plane::DataPlane],
+        &cell("envoy").planes[&tare_records::worker::Plane::DataPlane],
     );
     // 1.75 times the rate, 100 times the proxies.
     assert!((cost.cores.value / plane.cpu_cores.value - 1.75).abs() < 1e-6);

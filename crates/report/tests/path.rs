@@ -6,17 +6,17 @@ mod support;
 
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
-use tare_model::SCHEMA_VERSION;
-use tare_model::calls::{CallLatency, ServiceCalls, TrialCalls};
-use tare_model::mesh::Placement;
-use tare_model::plan::{EnvironmentKind, Plan};
-use tare_model::rng::Rng;
-use tare_model::summary::path::{Part, PathCosts, PathEdge};
-use tare_model::summary::{Estimate, Summary};
-use tare_model::trial::{MemoryKind, ProcessUse, TrialResult};
-use tare_model::worker::Plane;
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::mesh::Placement;
+use tare_plan::{EnvironmentKind, Plan};
+use tare_records::calls::{CallLatency, ServiceCalls, TrialCalls};
+use tare_records::summary::path::{Part, PathCosts, PathEdge};
+use tare_records::summary::{Estimate, Summary};
+use tare_records::trial::{MemoryKind, ProcessUse, TrialResult};
+use tare_records::worker::Plane;
 use tare_report::{render_page, render_table};
 use tare_stats::Histogram;
+use tare_stats::rng::Rng;
 
 use support::{manifest, plan, trials};
 
@@ -370,7 +370,7 @@ fn cpu_is_summed_by_service() {
     let replicated = costs(&plan, &stored);
     let of = |costs: &PathCosts, mesh: &str, service: Option<&str>| {
         let own = |s: &&_| {
-            let s: &tare_model::summary::path::ServiceCosts = s;
+            let s: &tare_records::summary::path::ServiceCosts = s;
             s.mesh == mesh && s.service.as_deref() == service
         };
         costs.services.iter().find(own).unwrap().clone()

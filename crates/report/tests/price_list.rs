@@ -5,12 +5,12 @@
 mod support;
 
 use serde_json::json;
-use tare_model::mesh::{DataPlaneKind, Feature, Placement};
-use tare_model::plan::Plan;
-use tare_model::summary::{FeaturePrice, Outcome, Price, PriceList, Summary};
-use tare_model::trial::{MemoryKind, ProcessUse, Proof, TrialResult};
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
-use tare_model::worker::Plane;
+use tare_plan::Plan;
+use tare_plan::mesh::{DataPlaneKind, Feature, Placement};
+use tare_records::summary::{FeaturePrice, Outcome, Price, PriceList, Summary};
+use tare_records::trial::{MemoryKind, ProcessUse, Proof, TrialResult};
+use tare_records::verdict::{Finding, Grade, Reason, Verdict};
+use tare_records::worker::Plane;
 use tare_report::{render_page, render_table};
 
 const MIB: f64 = 1_048_576.0;
@@ -23,7 +23,7 @@ fn plan() -> Plan {
         ("features/dear", "a <dear> feature"),
     ];
     let mut plan = support::plan(&meshes, &[400.0], 5);
-    plan.workload.graph = tare_model::graph::builtin("chain-2").unwrap();
+    plan.workload.graph = tare_plan::graph::builtin("chain-2").unwrap();
     for mesh in &mut plan.meshes {
         mesh.data_plane = DataPlaneKind::EnvoySidecar;
         let feature = match mesh.name.as_str() {

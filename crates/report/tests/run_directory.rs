@@ -8,10 +8,10 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use tare_analysis::figures;
-use tare_model::layout;
-use tare_model::summary::{Outcome, Summary, TrialStatus};
-use tare_model::verdict::{Grade, Reason};
-use tare_model::worker::Plane;
+use tare_records::layout;
+use tare_records::summary::{Outcome, Summary, TrialStatus};
+use tare_records::verdict::{Grade, Reason};
+use tare_records::worker::Plane;
 use tare_report::{StoreError, load_run, render_page, render_table, summarise};
 
 fn written() -> tempfile::TempDir {
@@ -62,13 +62,13 @@ fn the_schema_version_is_found_at_any_position() {
     let path = trial_dirs(dir.path())[0].join(layout::RESULT);
     let text = std::fs::read_to_string(&path).unwrap();
     let whole = load_run(dir.path()).unwrap().trials;
-    let head = format!("{{\"schema_version\":{},", tare_model::SCHEMA_VERSION);
+    let head = format!("{{\"schema_version\":{},", tare_plan::SCHEMA_VERSION);
     let rest = text.trim_end().strip_prefix(&head).unwrap();
     let rest = rest.strip_suffix('}').unwrap();
     let last = |version: u32| format!("{{{rest},\"schema_version\":{version}}}");
-    std::fs::write(&path, last(tare_model::SCHEMA_VERSION)).unwrap();
+    std::fs::write(&path, last(tare_plan::SCHEMA_VERSION)).unwrap();
     assert!(load_run(dir.path()).unwrap().trials == whole);
-    let newer = tare_model::SCHEMA_VERSION + 1;
+    let newer = tare_plan::SCHEMA_VERSION + 1;
     for text in [
         last(newer),
         format!("{{ \"schema_version\" : {newer} ,{rest}}}"),

@@ -5,10 +5,10 @@
 mod support;
 
 use support::analysed;
-use tare_model::plan::Plan;
-use tare_model::summary::{Summary, TrialRow, TrialStatus};
-use tare_model::trial::TrialResult;
-use tare_model::verdict::{Grade, Reason};
+use tare_plan::Plan;
+use tare_records::summary::{Summary, TrialRow, TrialStatus};
+use tare_records::trial::TrialResult;
+use tare_records::verdict::{Grade, Reason};
 
 /// The plan with this number of blocks.
 fn plan(repeats: u32) -> Plan {

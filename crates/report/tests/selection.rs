@@ -7,10 +7,11 @@ mod support;
 use support::{analysed, legend, scale};
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
-use tare_model::plan::Plan;
-use tare_model::summary::{MeshComparison, Outcome, Summary, TrialSelection, TrialStatus};
-use tare_model::trial::{TrialResult, order};
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_plan::Plan;
+use tare_plan::trial::order;
+use tare_records::summary::{MeshComparison, Outcome, Summary, TrialSelection, TrialStatus};
+use tare_records::trial::TrialResult;
+use tare_records::verdict::{Finding, Grade, Reason, Verdict};
 
 fn against_itself() -> Plan {
     support::plan(

@@ -6,12 +6,10 @@ mod support;
 
 use support::{analysed, embedded, manifest, trials};
 use tare_analysis::summary::summarise;
-use tare_model::plan::{
-    EnvironmentKind, FactorKind, Plan, PrecisionTarget, StopRule, extend, resolve,
-};
-use tare_model::summary::{Fit, Outcome, Slice, Summary, SweepLine};
-use tare_model::trial::{PlaneUse, TrialResult};
-use tare_model::worker::Plane;
+use tare_plan::{EnvironmentKind, FactorKind, Plan, PrecisionTarget, StopRule, extend, resolve};
+use tare_records::summary::{Fit, Outcome, Slice, Summary, SweepLine};
+use tare_records::trial::{PlaneUse, TrialResult};
+use tare_records::worker::Plane;
 use tare_report::{render_page, render_table};
 use tare_stats::Histogram;
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::Value;
-use tare_model::summary::Summary;
+use tare_records::summary::Summary;
 
 const SOURCES: &str = "../../web/src";
 

@@ -6,10 +6,10 @@
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::record::{AgentRecord, ProcessSample, ResourceSample};
-use tare_model::stacks::StackSampling;
-use tare_model::worker::{AgentSpec, WatchedProcess};
+use tare_plan::SCHEMA_VERSION;
+use tare_records::record::{AgentRecord, ProcessSample, ResourceSample};
+use tare_records::stacks::StackSampling;
+use tare_records::worker::{AgentSpec, WatchedProcess};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::agent_records::AgentRecords;
@@ -382,8 +382,8 @@ fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::record::StreamChecksum;
-    use tare_model::worker::{Plane, WatchedProcess};
+    use tare_records::record::StreamChecksum;
+    use tare_records::worker::{Plane, WatchedProcess};
 
     #[test]
     fn samples_fall_on_edges_and_seconds() {

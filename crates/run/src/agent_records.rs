@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use tare_model::record::{AgentRecord, Hello, ResourceSample};
-use tare_model::writer::RecordWriter;
+use tare_records::record::{AgentRecord, Hello, ResourceSample};
+use tare_records::writer::RecordWriter;
 
 /// The writer of an agent's stream.
 #[derive(Default)]

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use tare_model::calls::ServiceCalls;
-use tare_model::churn::ChurnRecord;
-use tare_model::layout::Fingerprint;
-use tare_model::load::LoadSpec;
-use tare_model::plan::Plan;
-use tare_model::trial::{Event, Proof, TrialSpec};
-use tare_model::worker::{AgentSpec, Upstream, WatchedProcess};
+use tare_plan::Plan;
+use tare_plan::load::LoadSpec;
+use tare_plan::trial::TrialSpec;
+use tare_records::calls::ServiceCalls;
+use tare_records::churn::ChurnRecord;
+use tare_records::layout::Fingerprint;
+use tare_records::trial::{Event, Proof};
+use tare_records::worker::{AgentSpec, Upstream, WatchedProcess};
 use tokio::sync::mpsc;
 
 /// A place where trials run. Calls come in this order: `prepare` once; then for each

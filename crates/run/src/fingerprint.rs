@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use tare_model::layout::Fingerprint;
+use tare_records::layout::Fingerprint;
 
 use crate::proc::{counters, parse, read};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
-use tare_model::plan::Workload;
-use tare_model::worker::Upstream;
+use tare_plan::Workload;
+use tare_plan::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
+use tare_records::worker::Upstream;
 
 /// Returns the name of an instance.
 pub(crate) fn name(graph: &ServiceGraph, index: u32) -> String {

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use tare_model::limits::LINE_BYTES_MAX;
+use tare_plan::limits::LINE_BYTES_MAX;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// Bytes that are read at once.

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::node_check::{NodeCheckRecord, NodeCheckSpec, NodeReport};
-use tare_model::record::Hello;
-use tare_model::writer::RecordWriter;
+use tare_plan::SCHEMA_VERSION;
+use tare_records::node_check::{NodeCheckRecord, NodeCheckSpec, NodeReport};
+use tare_records::record::Hello;
+use tare_records::writer::RecordWriter;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
@@ -136,7 +136,7 @@ fn cgroups(root: Option<&Path>) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::node_check::read;
+    use tare_records::node_check::read;
 
     async fn checked(place: &Place) -> NodeReport {
         let spec = NodeCheckSpec {
@@ -147,7 +147,7 @@ mod tests {
         };
         let mut out = Vec::new();
         run(&spec, place, &mut out).await.unwrap();
-        read(&tare_model::writer::lines(&out)).unwrap()
+        read(&tare_records::writer::lines(&out)).unwrap()
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tare_model::trial::{Event, EventKind};
+use tare_records::trial::{Event, EventKind};
 
 /// Returns the wall-clock time in nanoseconds since 1970.
 pub(crate) fn unix_ns() -> u64 {

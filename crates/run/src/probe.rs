@@ -12,12 +12,12 @@ use hyper::Request;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tare_model::probe::{
+use tare_plan::{SCHEMA_VERSION, innermost};
+use tare_records::probe::{
     FailureKind, ProbeAnswer, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
 };
-use tare_model::record::Hello;
-use tare_model::writer::RecordWriter;
-use tare_model::{SCHEMA_VERSION, innermost};
+use tare_records::record::Hello;
+use tare_records::writer::RecordWriter;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -185,7 +185,7 @@ fn io_failure(error: &io::Error) -> ProbeFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::probe::read;
+    use tare_records::probe::read;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
@@ -211,7 +211,7 @@ mod tests {
         };
         let mut out = Vec::new();
         run(&spec, &mut out).await.unwrap();
-        read(&tare_model::writer::lines(&out), count).unwrap()
+        read(&tare_records::writer::lines(&out), count).unwrap()
     }
 
     async fn result(request: ProbeRequest) -> ProbeResult {

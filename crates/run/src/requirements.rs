@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_model::graph::{Application, Command};
-use tare_model::mesh::{EnvoyProgram, Mesh};
-use tare_model::plan::{EnvironmentKind, Plan};
+use tare_plan::graph::{Application, Command};
+use tare_plan::mesh::{EnvoyProgram, Mesh};
+use tare_plan::{EnvironmentKind, Plan};
 
 use crate::envoy::search::is_program;
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::executable::executable;
     use std::fs;
-    use tare_model::plan::resolve;
+    use tare_plan::resolve;
 
     const SHOP: &str = r#"
 workload:

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_files::DOCUMENT_BYTES_MAX;
-use tare_model::layout;
+use tare_records::layout;
 
 use crate::envoy::install::digest;
 

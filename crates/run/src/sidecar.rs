@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tare_model::record::ProxySettings;
+use tare_records::record::ProxySettings;
 
 /// Saves the settings of one document in the configuration folder of the trial.
 ///

@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use serde::Serialize;
-use tare_model::calls::TrialCalls;
-use tare_model::capacity::CapacityStep;
-use tare_model::churn::ChurnRecord;
-use tare_model::layout::{self, RunManifest};
-use tare_model::limits::JSON_BYTES_MAX;
-use tare_model::overload::FoundCapacities;
-use tare_model::plan::Plan;
-use tare_model::trial::{self, Event, EventKind, TrialResult, TrialSpec};
+use tare_plan::Plan;
+use tare_plan::limits::JSON_BYTES_MAX;
+use tare_plan::trial::TrialSpec;
+use tare_records::calls::TrialCalls;
+use tare_records::capacity::CapacityStep;
+use tare_records::churn::ChurnRecord;
+use tare_records::layout;
+use tare_records::layout::RunManifest;
+use tare_records::overload::FoundCapacities;
+use tare_records::trial::{Event, EventKind, TrialResult};
 
 use crate::now::event;
 use crate::seal;
@@ -61,7 +63,7 @@ pub enum StoreError {
         found: String,
     },
     /// A file of the run has the schema of another version of tare.
-    #[error("{} has schema {found}, expected {}: resume the run with the version of tare that began it", path.display(), tare_model::SCHEMA_VERSION)]
+    #[error("{} has schema {found}, expected {}: resume the run with the version of tare that began it", path.display(), tare_plan::SCHEMA_VERSION)]
     Schema {
         /// The file.
         path: PathBuf,
@@ -190,7 +192,7 @@ impl RunDir {
         };
         let manifest: RunManifest =
             serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
-        if manifest.schema_version != tare_model::SCHEMA_VERSION {
+        if manifest.schema_version != tare_plan::SCHEMA_VERSION {
             return Err(StoreError::Schema {
                 path: file,
                 found: manifest.schema_version,
@@ -236,9 +238,9 @@ impl RunDir {
         let plan = &self.manifest.plan;
         let attempts = (0..plan.repeats).flat_map(|block| {
             let attempts = 0..=plan.reruns;
-            attempts.flat_map(move |attempt| trial::block_order(plan, block, attempt))
+            attempts.flat_map(move |attempt| tare_plan::trial::block_order(plan, block, attempt))
         });
-        let specs = attempts.chain(trial::profile_order(plan));
+        let specs = attempts.chain(tare_plan::trial::profile_order(plan));
         let mut dirs: Vec<PathBuf> = specs.map(|spec| self.dir(&spec)).collect();
         dirs.retain(|dir| dir.exists());
         let had_lists = dirs.iter().any(|dir| dir.join(layout::FILES).exists());

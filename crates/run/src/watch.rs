@@ -4,11 +4,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::probe::ProbeRequest;
-use tare_model::record::Hello;
-use tare_model::watch::{WatchRecord, WatchSpec, Watched};
-use tare_model::writer::RecordWriter;
+use tare_plan::SCHEMA_VERSION;
+use tare_records::probe::ProbeRequest;
+use tare_records::record::Hello;
+use tare_records::watch::{WatchRecord, WatchSpec, Watched};
+use tare_records::writer::RecordWriter;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use tare_model::watch::read;
+    use tare_records::watch::read;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
@@ -144,7 +144,7 @@ mod tests {
             accepted.store(0, Ordering::Relaxed);
             let mut out = Vec::new();
             run(&spec(&address, within_ns), &mut out).await.unwrap();
-            let all = read(&tare_model::writer::lines(&out)).unwrap();
+            let all = read(&tare_records::writer::lines(&out)).unwrap();
             assert_eq!(all.len(), accepted.load(Ordering::Relaxed));
             // A slow machine needs more time for the three kinds of answers.
             if all.len() >= 3 {

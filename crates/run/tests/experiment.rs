@@ -4,16 +4,17 @@
 use std::path::Path;
 
 use tare_fake::{Fake, Fault};
-use tare_model::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol};
-use tare_model::layout::{Fingerprint, RunManifest};
-use tare_model::load::{Arrivals, Pace};
-use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
-use tare_model::plan::{
+use tare_plan::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol};
+use tare_plan::load::{Arrivals, Pace};
+use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings};
+use tare_plan::trial::order;
+use tare_plan::{
     EnvironmentKind, Load, LoadKind, Margins, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload,
 };
-use tare_model::trial::{TrialResult, order};
-use tare_model::verdict::{Grade, Reason};
-use tare_model::worker::Plane;
+use tare_records::layout::{Fingerprint, RunManifest};
+use tare_records::trial::TrialResult;
+use tare_records::verdict::{Grade, Reason};
+use tare_records::worker::Plane;
 use tare_run::experiment::{Observer, Outcome, RunError, Update, run};
 use tare_run::store::{RunDir, StoreError};
 use tokio::sync::watch;
@@ -79,7 +80,7 @@ fn plan() -> Plan {
         churn: None,
     };
     Plan {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         name: "test".into(),
         description: String::new(),
         environment: EnvironmentKind::Fake,
@@ -116,7 +117,7 @@ fn create_for(dir: &Path, plan: Plan) -> RunDir {
     let manifest = RunManifest {
         profile: false,
         notes: Vec::new(),
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         id: "test".into(),
         tare_version: "0".into(),
         tare_build: "debug".into(),

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use tare_fake::{Fake, Fault};
-use tare_model::plan::extend;
-use tare_model::trial::{TrialResult, order};
+use tare_plan::extend;
+use tare_plan::trial::order;
+use tare_records::trial::TrialResult;
 use tare_run::experiment::{Observer, Outcome, Update, missing, run};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
@@ -158,11 +159,11 @@ fn disturbed_blocks_of_an_extension_are_run_again_and_no_earlier_block_is() {
 fn an_adaptive_extension_stops_by_its_own_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let wide = "repeats={until: {p50: 50%}, min: 5, max: 8}";
-    let plan = tare_model::plan::resolve("sweep.yaml", SWEEP, &[wide.to_owned()], &|_| {
+    let plan = tare_plan::resolve("sweep.yaml", SWEEP, &[wide.to_owned()], &|_| {
         Err(String::new())
     });
     let mut plan = plan.unwrap();
-    plan.environment = tare_model::plan::EnvironmentKind::Fake;
+    plan.environment = tare_plan::EnvironmentKind::Fake;
     assert_eq!(tare_fake::run_plan(dir.path(), plan).unwrap().done, 5 * 6);
     let run = extended(dir.path(), "response_bytes=1MiB");
     // The blocks that the plan did not need stay free.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tare_fake::{Fake, Fault};
-use tare_model::trial::order;
+use tare_plan::trial::order;
 use tare_run::experiment::{Observer, Outcome, RunError, Update, missing, run};
 use tare_run::store::RunDir;
 use tokio::sync::watch;

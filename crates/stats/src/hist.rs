@@ -4,7 +4,7 @@
 //! `scale` defines the layout of the buckets. An empty histogram takes about 100 bytes, a histogram
 //! with a few hundred values 1 KiB, and a typical one with many values a few tens of KiB.
 
-use tare_model::hist::LatencySummary;
+use crate::wire::LatencySummary;
 
 use crate::buckets::Buckets;
 use crate::scale::{HIGHEST_NS, index_of, range_of};

@@ -1,6 +1,6 @@
 //! Tests of hypotheses: many comparisons, and shares of several groups.
 
-use tare_model::rng::Rng;
+use crate::rng::Rng;
 
 /// Number of random assignments in [`shares_differ`].
 const ASSIGNMENTS: u32 = 4_999;

@@ -11,6 +11,7 @@ pub mod line;
 pub mod order;
 pub mod over_time;
 pub mod power;
+pub mod rng;
 mod scale;
 pub mod search;
 pub mod serial;
@@ -19,6 +20,7 @@ pub mod sparse;
 pub mod special;
 pub mod v2;
 pub mod weighted;
+pub mod wire;
 
 pub use hist::Histogram;
 pub use scale::{HALF_BUCKET, HIGHEST_NS};

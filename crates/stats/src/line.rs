@@ -127,8 +127,8 @@ pub fn lack_of_fit(groups: &[BlockLines], scale: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use crate::weighted::weighted_mean_interval;
-    use tare_model::rng::Rng;
 
     #[test]
     fn a_line_of_least_squares_by_hand() {

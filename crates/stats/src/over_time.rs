@@ -46,7 +46,7 @@ pub fn ratio_over_time(a: &[f64], b: &[f64], confidence: f64) -> Option<(f64, Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::rng::Rng;
+    use crate::rng::Rng;
 
     fn noise(n: usize, seed: u64) -> Vec<f64> {
         let mut rng = Rng::new(seed);

@@ -81,7 +81,7 @@ pub fn blocks_needed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::rng::Rng;
+    use crate::rng::Rng;
 
     #[test]
     fn the_detectable_difference_falls_with_the_number_of_blocks() {

@@ -15,9 +15,24 @@
 //! for lapse rates Wichmann and Hill, "The psychometric function: I", Perception &
 //! Psychophysics 63 (2001).
 
-use tare_model::load::search::RateEstimate;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::CONFIDENCE;
+
+/// The rate at which half of the steps meet the objectives, with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateEstimate {
+    /// Requests per second: median of the estimate.
+    pub rate_rps: f64,
+    /// Lower end of the interval.
+    pub low_rps: f64,
+    /// Upper end of the interval.
+    pub high_rps: f64,
+    /// Probability that the interval contains the rate, 0 to 1.
+    pub confidence: f64,
+}
 
 /// Ratio of neighbouring rates of the grid, which is the resolution of a rate.
 pub const GRAIN: f64 = 1.005;
@@ -247,7 +262,7 @@ fn quantile(weights: &[f64], q: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::rng::Rng;
+    use crate::rng::Rng;
 
     /// Searches a target whose steps are met with `probability(rate)`.
     fn search(

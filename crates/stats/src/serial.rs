@@ -1,6 +1,6 @@
 //! Whether successive values resemble one another: whether a machine changed its state.
 
-use tare_model::rng::Rng;
+use crate::rng::Rng;
 
 /// Fewest values for the test.
 pub const VALUES_MIN: usize = 8;
@@ -38,7 +38,7 @@ pub fn successive(values: &[f64], seed: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::rng::Rng;
+    use crate::rng::Rng;
 
     #[test]
     fn random_orders_are_rarely_found_and_trends_always() {

@@ -1,9 +1,34 @@
 //! Tests of whether a trial was stable from its first to its last second. They use the
 //! logarithms of the medians of its seconds.
 
-use tare_model::summary::Stability;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::special::t_beyond;
+
+/// The medians of a trial's seconds as a series. Absent without records by the second, or with
+/// fewer than 8 seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stability {
+    /// Seconds with responses.
+    pub seconds: u32,
+    /// Median of the second half divided by that of the first half, minus 1.
+    pub drift: f64,
+    /// Two-sided p-value of the drift (on means of blocks of seconds, because of autocorrelation).
+    pub drift_p: f64,
+    /// The KPSS statistic for stationarity around a level: above 0.463, the series is
+    /// not stationary at 5 %; above 0.739, at 1 %.
+    pub kpss: f64,
+    /// The period of a cycle in the series, in seconds; absent without a cycle.
+    pub period_seconds: Option<f64>,
+    /// p-value of the strongest cycle (Fisher's g).
+    pub period_p: f64,
+    /// Seconds at the start that look like a continued warm-up; absent if no second does.
+    pub warmup_seconds: Option<u32>,
+    /// Autocorrelation of successive seconds, -1 to 1.
+    pub autocorrelation: f64,
+}
 
 /// The latencies of one second of a trial: values in nanoseconds in ascending order, with counts.
 pub type Second = Vec<(u64, u64)>;
@@ -243,7 +268,7 @@ pub fn warmup(series: &[f64]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::rng::Rng;
+    use crate::rng::Rng;
 
     fn noise(n: usize, seed: u64) -> Vec<f64> {
         let mut rng = Rng::new(seed);

@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use tare_model::hist::HistogramWire;
+use crate::wire::HistogramWire;
 
 use crate::hist::Histogram;
 use crate::scale::{BUCKETS, HIGHEST_NS, index_of, range_of};

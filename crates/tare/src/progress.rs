@@ -4,12 +4,13 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tare_model::capacity::Capacity;
-use tare_model::plan::Plan;
-use tare_model::record::Progress;
-use tare_model::text::printable;
-use tare_model::trial::{EventKind, TrialResult, TrialSpec};
-use tare_model::units::{format_optional_ns, format_rate};
+use tare_plan::Plan;
+use tare_plan::text::printable;
+use tare_plan::trial::TrialSpec;
+use tare_plan::units::{format_optional_ns, format_rate};
+use tare_records::capacity::Capacity;
+use tare_records::record::Progress;
+use tare_records::trial::{EventKind, TrialResult};
 use tare_run::experiment::{Observer, Update};
 
 /// Estimated time for deployment, proofs and tear-down, before the first trial has ended.

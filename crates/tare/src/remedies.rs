@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory as _};
-use tare_model::plan;
-use tare_model::verdict::Reason;
+use tare_plan as plan;
+use tare_records::verdict::Reason;
 
 /// Options of other programs in messages.
 const FOREIGN: [&str; 5] = [

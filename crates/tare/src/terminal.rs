@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, StderrLock, Stdout, StdoutLock, Write};
 
-use tare_model::text::{is_hidden, printable};
+use tare_plan::text::{is_hidden, printable};
 
 /// Writes text to `W` with hidden characters escaped, except line ends and tabs.
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use tare_model::load::Arrivals;
-use tare_model::plan::{self, EnvironmentKind, Plan};
+use tare_plan as plan;
+use tare_plan::load::Arrivals;
+use tare_plan::{EnvironmentKind, Plan};
 use tare_report::{LoadedRun, load_run};
 
 mod support;

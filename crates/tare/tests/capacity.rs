@@ -5,13 +5,13 @@
 use std::path::Path;
 
 use judged::judged;
-use tare_model::capacity::{CapacityLimit, CapacityStep};
-use tare_model::layout;
-use tare_model::load::Mode;
-use tare_model::load::search::StepOutcome;
-use tare_model::plan::LoadKind;
-use tare_model::summary::{Cell, MeshComparison, Outcome, Summary};
-use tare_model::verdict::Grade;
+use tare_plan::LoadKind;
+use tare_plan::load::Mode;
+use tare_records::capacity::{CapacityLimit, CapacityStep};
+use tare_records::layout;
+use tare_records::search::StepOutcome;
+use tare_records::summary::{Cell, MeshComparison, Outcome, Summary};
+use tare_records::verdict::Grade;
 use tare_report::{load_run, render_page, render_table, summarise};
 
 #[path = "support/judged.rs"]

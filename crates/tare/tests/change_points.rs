@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tare_model::rng::Rng;
 use tare_stats::changepoint::levels;
+use tare_stats::rng::Rng;
 
 const OTAVA: &str = "apache-otava==0.8.0";
 /// Simulated series that are compared with Otava.

@@ -43,14 +43,14 @@ use judged::{exit_code, judged, read};
 use kubectl::kubectl;
 use shape::Shape;
 use tare_analysis::LoadStream;
-use tare_model::capacity::CapacityStep;
-use tare_model::hist::HistogramWire;
-use tare_model::load::{Counts, LoadHistograms, LoadResult};
-use tare_model::record::ProxySettings;
-use tare_model::summary::{Summary, TrialRow};
-use tare_model::trial::{Event, EventKind, TrialResult};
-use tare_model::verdict::Grade;
+use tare_records::capacity::CapacityStep;
+use tare_records::load::{Counts, LoadHistograms, LoadResult};
+use tare_records::record::ProxySettings;
+use tare_records::summary::{Summary, TrialRow};
+use tare_records::trial::{Event, EventKind, TrialResult};
+use tare_records::verdict::Grade;
 use tare_stats::Histogram;
+use tare_stats::wire::HistogramWire;
 use weighed::weighed;
 
 /// Settings that a machine with two cores and a whole cluster on it can run.

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use simulated::server::Server;
-use tare_model::layout::RunManifest;
-use tare_model::summary::clusters::ClustersComparison;
+use tare_records::layout::RunManifest;
+use tare_records::summary::clusters::ClustersComparison;
 use tokio::process::Command;
 
 /// Time limit, longer than any of these runs takes.

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use tare_analysis::formats::{self, hlog};
-use tare_model::load::merge::Merged;
-use tare_model::load::{LoadResult, LoadSpec, Shard};
-use tare_model::verdict::{Grade, Reason};
+use tare_plan::load::{LoadSpec, Shard};
+use tare_records::load::LoadResult;
+use tare_records::load::merge::Merged;
+use tare_records::verdict::{Grade, Reason};
 use tare_stats::Histogram;
 
 #[path = "support/judged.rs"]
@@ -310,7 +311,7 @@ fn shards_merge_to_the_whole_schedule_and_to_one_log() {
 #[test]
 fn published_schemas_are_those_of_this_version() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
-    let mut names: Vec<&str> = tare_model::schemas::NAMES.iter().map(|n| n.0).collect();
+    let mut names: Vec<&str> = tare_records::schemas::NAMES.iter().map(|n| n.0).collect();
     names.retain(|n| *n != "plan");
     for name in &names {
         let output = tare(&["schema", name], &dir, b"");

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tare_model::plan::{self, EnvironmentKind, GateMeshes, Plan};
-use tare_model::summary::{GateOutcome, GateResult, Summary};
+use tare_plan as plan;
+use tare_plan::{EnvironmentKind, GateMeshes, Plan};
+use tare_records::summary::{GateOutcome, GateResult, Summary};
 use tare_report::{
     load_run, render_gate_junit, render_gate_markdown, render_page, render_table, summarise,
 };
@@ -133,7 +134,7 @@ fn a_slower_candidate_is_confirmed_by_fresh_blocks() {
 fn a_candidate_that_does_not_start_is_regressed_after_two_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let plan = gate("envoy", "envoy");
-    let trials = tare_model::trial::order(&plan);
+    let trials = tare_plan::trial::order(&plan);
     let of_candidate = trials.iter().filter(|t| t.mesh.name == plan::CANDIDATE);
     let faults = of_candidate.map(|t| tare_fake::Fault::DoesNotDeploy(t.index));
     tare_fake::run_plan_with(dir.path(), plan.clone(), faults.collect()).unwrap();

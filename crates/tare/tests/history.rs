@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use tare_analysis::history::series;
-use tare_model::history::{
+use tare_plan::Margins;
+use tare_records::history::{
     Annotation, ChangeKind, HistoryEntry, HistoryFigure, HistorySeries, HistoryVariant,
 };
-use tare_model::plan::Margins;
 use tare_report::{HistoryDir, render_badge, render_history, render_history_page};
 
 mod support;
@@ -30,7 +30,7 @@ fn entry(number: u64, host: &str, log_ratio: f64) -> HistoryEntry {
         figures: vec![figure(log_ratio)],
     };
     HistoryEntry {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         id: format!("{host}-{number}"),
         at_unix_ns: number,
         build: format!("build-{number}"),

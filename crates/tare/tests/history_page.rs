@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tare_analysis::history::series;
-use tare_model::history::HistoryEntry;
-use tare_model::plan::Margins;
+use tare_plan::Margins;
+use tare_records::history::HistoryEntry;
 use tare_report::{HistoryDir, render_history_page, render_live_history_page};
 
 mod support;

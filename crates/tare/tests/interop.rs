@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tare_analysis::formats::{self, hlog};
-use tare_model::rng::Rng;
 use tare_stats::Histogram;
+use tare_stats::rng::Rng;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

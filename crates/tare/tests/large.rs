@@ -11,8 +11,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use simulated::server::Server;
-use tare_model::summary::Summary;
-use tare_model::trial::TrialResult;
+use tare_records::summary::Summary;
+use tare_records::trial::TrialResult;
 use tokio::process::Command;
 
 const RESIDENT_BYTES_MAX: u64 = 300 << 20;

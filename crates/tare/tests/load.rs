@@ -9,11 +9,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tare_analysis::LoadStream;
-use tare_model::load::{Endpoint, ErrorClass, LoadResult, LoadSpec, Mode, Shard};
-use tare_model::record::LoadRecord;
-use tare_model::rng::Rng;
-use tare_model::verdict::{Grade, Reason};
+use tare_plan::load::{Endpoint, LoadSpec, Mode, Shard};
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::record::LoadRecord;
+use tare_records::verdict::{Grade, Reason};
 use tare_stats::Histogram;
+use tare_stats::rng::Rng;
 
 #[path = "support/judged.rs"]
 mod judged;

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tare_model::load::LoadResult;
-use tare_model::verdict::Grade;
+use tare_records::load::LoadResult;
+use tare_records::verdict::Grade;
 
 mod support;
 

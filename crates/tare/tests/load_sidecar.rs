@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tare_analysis::LoadStream;
 use tare_analysis::proxy_config::ProxyConfigs;
-use tare_model::load::{Endpoint, LoadSpec, Mode};
-use tare_model::record::{LoadRecord, ProxySettings};
+use tare_plan::load::{Endpoint, LoadSpec, Mode};
+use tare_records::record::{LoadRecord, ProxySettings};
 
 mod support;
 

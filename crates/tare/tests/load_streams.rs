@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
-use tare_model::load::LoadResult;
+use tare_records::load::LoadResult;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
 

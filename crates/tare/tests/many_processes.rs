@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tare_model::trial::TrialResult;
-use tare_model::worker::Plane;
+use tare_records::trial::TrialResult;
+use tare_records::worker::Plane;
 
 #[path = "support/judged.rs"]
 mod judged;

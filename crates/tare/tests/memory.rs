@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_model::load::LoadResult;
+use tare_records::load::LoadResult;
 
 #[path = "support/resident.rs"]
 mod resident;

@@ -74,7 +74,10 @@ fn outputs(run: &Path) -> Vec<(&'static str, String)> {
             "metrics.txt",
             tare(&["export", "--format", "openmetrics"], run),
         ),
-        ("compare.txt", tare(&["compare", run.to_str().unwrap()], run)),
+        (
+            "compare.txt",
+            tare(&["compare", run.to_str().unwrap()], run),
+        ),
     ]
 }
 

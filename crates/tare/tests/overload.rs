@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use tare_model::layout;
-use tare_model::overload::FoundCapacities;
-use tare_model::plan::CapacityOf;
-use tare_model::summary::{CellOverload, Outcome, Summary};
+use tare_plan::CapacityOf;
+use tare_records::layout;
+use tare_records::overload::FoundCapacities;
+use tare_records::summary::{CellOverload, Outcome, Summary};
 use tare_report::{load_run, render_page, render_table, summarise};
 
 mod support;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tare_model::history::HistoryEntry;
+use tare_records::history::HistoryEntry;
 
 mod support;
 

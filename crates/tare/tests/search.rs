@@ -4,8 +4,8 @@
 
 use std::process::{Command, Output};
 
-use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
-use tare_model::verdict::{Grade, Reason};
+use tare_records::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
+use tare_records::verdict::{Grade, Reason};
 
 mod support;
 
@@ -215,7 +215,7 @@ fn calls_of_every_kind_are_encoded_from_json_and_measured() {
             .args(["--connections", "2", "--streams", "4"])
             .output()
             .unwrap();
-        let result: tare_model::load::LoadResult = serde_json::from_slice(&output.stdout)
+        let result: tare_records::load::LoadResult = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{method}: {e}: {output:?}"));
         assert_eq!(result.counts.ok, 20, "{method}: {:?}", result.errors);
         assert_eq!(result.grpc_status.get("0"), Some(&20), "{method}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use tare_model::worker::Plane;
+use tare_records::worker::Plane;
 
 /// Short windows; the plan `payload` has longer ones. The largest response is so large that every byte
 /// counts more than the noise of a busy machine.
@@ -347,7 +347,7 @@ fn the_plan_payload_takes_no_longer_than_the_list_states() {
     let words: Vec<&str> = line.split_whitespace().collect();
     let minutes: u64 = words[words.len() - 2].parse().unwrap();
     assert_eq!(words[words.len() - 1], "minutes");
-    let plan: tare_model::plan::Plan =
+    let plan: tare_plan::Plan =
         serde_json::from_str(&run(&["plan", "check", "payload", "--output", "json"])).unwrap();
     let estimate_min = plan.estimated_duration_ns() as f64 / 60e9;
     // With room for machines that start processes more slowly than the estimate assumes.

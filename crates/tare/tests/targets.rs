@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
-use tare_model::load::LoadResult;
-use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult};
+use tare_records::load::LoadResult;
+use tare_records::search::{SearchEnd, SearchLimit, SearchResult};
 
 mod support;
 

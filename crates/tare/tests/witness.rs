@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use tare_model::rng::Rng;
+use tare_stats::rng::Rng;
 
 /// Returns `count p50 p99 max` of a capture's fields.
 fn reduced(fields: &str) -> String {

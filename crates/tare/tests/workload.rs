@@ -9,9 +9,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tare_model::graph::{Service, ServiceGraph, builtin};
-use tare_model::record::{StreamChecksum, WorkloadRecord};
-use tare_model::worker::WorkloadSpec;
+use tare_plan::graph::{Service, ServiceGraph, builtin};
+use tare_records::record::{StreamChecksum, WorkloadRecord};
+use tare_records::worker::WorkloadSpec;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
 /// Time limit of every step in these tests.
@@ -35,7 +35,7 @@ impl Running {
 
 fn echo_spec() -> String {
     serde_json::to_string(&WorkloadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         graph: builtin("echo").unwrap(),
         service: "echo".to_owned(),
         instance: "echo-0".to_owned(),

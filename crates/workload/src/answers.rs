@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
-use tare_model::calls::ANSWERED_PATH;
+use tare_records::calls::ANSWERED_PATH;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::body::Body;

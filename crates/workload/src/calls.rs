@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyper::body::{Body, Frame, SizeHint};
-use tare_model::calls::CallLatency;
+use tare_records::calls::CallLatency;
 use tare_stats::Histogram;
 
 /// The measured window, in nanoseconds since `origin`; empty until it is announced.

@@ -2,14 +2,14 @@
 
 use std::io;
 
-use tare_model::graph::GraphError;
+use tare_plan::graph::GraphError;
 use thiserror::Error;
 
 /// Why a workload server could not start or had to stop.
 #[derive(Debug, Error)]
 pub enum WorkloadError {
     /// Another version of the schema.
-    #[error("found schema_version {0}, expected {expected}", expected = tare_model::SCHEMA_VERSION)]
+    #[error("found schema_version {0}, expected {expected}", expected = tare_plan::SCHEMA_VERSION)]
     SchemaVersion(u32),
     /// An inconsistent graph.
     #[error("invalid service graph: {0}")]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use tare_model::graph::{ServiceGraph, ServiceProtocol};
-use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_plan::graph::{ServiceGraph, ServiceProtocol};
+use tare_records::worker::{Upstream, WorkloadSpec};
 
 use crate::counters::Tally;
 use crate::error::WorkloadError;
@@ -42,7 +42,7 @@ impl LocalInstance {
                     continue;
                 }
                 let spec = WorkloadSpec {
-                    schema_version: tare_model::SCHEMA_VERSION,
+                    schema_version: tare_plan::SCHEMA_VERSION,
                     graph: graph.clone(),
                     service: service.name.clone(),
                     instance: format!("{}-0", graph.name),

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use hyper::Response;
 use hyper::body::Body;
-use tare_model::calls::ServiceCalls;
-use tare_model::graph::{App, Service, ServiceProtocol};
-use tare_model::worker::{self, WorkloadSpec};
+use tare_plan::graph::{App, Service, ServiceProtocol};
+use tare_records::calls::ServiceCalls;
+use tare_records::worker;
+use tare_records::worker::WorkloadSpec;
 
 use crate::app::{Emoji, Synthetic, Voting, Web};
 use crate::calls::{Answering, Latencies, Timed, Window};
@@ -51,7 +52,7 @@ impl Node {
     /// # Errors
     /// An invalid specification.
     pub(crate) fn new(spec: &WorkloadSpec, events: &Events) -> Result<Self, WorkloadError> {
-        if spec.schema_version != tare_model::SCHEMA_VERSION {
+        if spec.schema_version != tare_plan::SCHEMA_VERSION {
             return Err(WorkloadError::SchemaVersion(spec.schema_version));
         }
         spec.graph.validate()?;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tare_model::graph::ServiceProtocol;
-use tare_model::worker::WorkloadSpec;
+use tare_plan::graph::ServiceProtocol;
+use tare_records::worker::WorkloadSpec;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

@@ -14,7 +14,7 @@ pub fn stopping() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut all = vec![Signal::INT.as_raw(), Signal::TERM.as_raw()];
     let hangup = Signal::HUP.as_raw();
-    if !tare_model::signals::is_ignored(&status, hangup) {
+    if !tare_records::signals::is_ignored(&status, hangup) {
         all.push(hangup);
     }
     all

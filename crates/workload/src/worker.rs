@@ -4,9 +4,9 @@ use std::future::Future;
 use std::io::Write;
 use std::pin::Pin;
 
-use tare_model::record::{Hello, WorkloadRecord};
-use tare_model::worker::WorkloadSpec;
-use tare_model::writer::RecordWriter;
+use tare_records::record::{Hello, WorkloadRecord};
+use tare_records::worker::WorkloadSpec;
+use tare_records::writer::RecordWriter;
 
 use crate::error::WorkloadError;
 use crate::server::Server;

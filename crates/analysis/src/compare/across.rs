@@ -1,8 +1,8 @@
 //! Comparison of two runs, for example of two versions, clusters or days. Their blocks are
 //! independent, so no trials are paired.
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
+use tare_plan::SCHEMA_VERSION;
+use tare_records::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 
 use crate::compare::figures::{Cell, Side, SideCell, cells, names};
 use crate::compare::ratio::{Level, Question, correct, typical};

@@ -11,9 +11,11 @@
 //! partial conjunction hypotheses", Biometrics 64 (2008). They correct its p-value for the choice
 //! of the comparisons; here, Holm's correction over all pairs does that.
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::summary::Ratio;
-use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison, ComparedCluster};
+use tare_plan::SCHEMA_VERSION;
+use tare_records::summary::Ratio;
+use tare_records::summary::clusters::{
+    ClusterCell, ClusterRow, ClustersComparison, ComparedCluster,
+};
 
 use crate::compare::figures::{Cell, Side, cells, names};
 use crate::compare::ratio::{Level, Question, correct};
@@ -169,7 +171,7 @@ fn majority_p(index: usize, pairs: &[Pair], p: impl Fn(&Ratio) -> Option<f64>) -
 mod tests {
     use super::*;
     use crate::compare::figures::SideCell;
-    use tare_model::rng::Rng;
+    use tare_stats::rng::Rng;
     use tare_stats::special::normal_quantile;
 
     fn of(values: Vec<f64>) -> SideCell {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::layout::RunManifest;
-use tare_model::record::HardwareCounts;
-use tare_model::verdict::Grade;
-use tare_model::worker::Plane;
+use tare_records::layout::RunManifest;
+use tare_records::record::HardwareCounts;
+use tare_records::verdict::Grade;
+use tare_records::worker::Plane;
 
 use crate::compare::percentiles::{QUANTILES, of_trial};
 use crate::compare::ratio::{CAPACITY, NS, RPS};

@@ -1,7 +1,7 @@
 //! Percentiles of trials, of the typical run, and of pooled requests.
 
-use tare_model::load::Counts;
-use tare_model::summary::{Percentile, PooledQuantile, Quantile, QuantileSpread};
+use tare_records::load::Counts;
+use tare_records::summary::{Percentile, PooledQuantile, Quantile, QuantileSpread};
 
 use tare_stats::Histogram;
 use tare_stats::order::{median, median_interval, samples_needed};

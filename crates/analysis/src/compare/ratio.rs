@@ -1,6 +1,6 @@
 //! From the values of two meshes, or of two runs, to a [`Ratio`] with its outcome.
 
-use tare_model::summary::{MoreBlocks, Outcome, Ratio};
+use tare_records::summary::{MoreBlocks, Outcome, Ratio};
 
 use tare_stats::effect::Effect;
 use tare_stats::search::GRAIN;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use tare_model::units::format_duration_ns;
+use tare_plan::units::format_duration_ns;
 
 /// Differences that are listed.
 const SHOWN: usize = 4;

@@ -1,9 +1,9 @@
 //! Differences between the setups of two runs: machine, versions, plan and core-to-core latency.
 
-use tare_model::graph::Chart;
-use tare_model::layout::{PlatformDifference, RunManifest};
-use tare_model::mesh::Mesh;
-use tare_model::plan::{EnvironmentKind, Load, Plan, Workload};
+use tare_plan::graph::Chart;
+use tare_plan::mesh::Mesh;
+use tare_plan::{EnvironmentKind, Load, Plan, Workload};
+use tare_records::layout::{PlatformDifference, RunManifest};
 
 use tare_stats::order::median;
 
@@ -222,14 +222,14 @@ fn lists<T>(
 
 #[cfg(test)]
 mod tests {
-    use tare_model::plan::LoadKind;
+    use tare_plan::LoadKind;
 
     use super::*;
 
     #[test]
     fn what_only_describes_or_measures_a_workload_is_a_warning() {
         let text = "meshes: [bare, envoy]\nload: {rate: 100}\nrepeats: 2";
-        let resolved = tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new()));
+        let resolved = tare_plan::resolve("p.yaml", text, &[], &|_| Err(String::new()));
         let plan = |folder: &str, chart: &str| {
             let mut plan = resolved.clone().unwrap();
             plan.workload.graph.description = format!("from {folder}");

@@ -4,7 +4,7 @@
 //! The rule is checked after each block. It uses only widths and never differences, so a run cannot
 //! stop because a difference happens to appear. But it stops earlier if the blocks happen to be
 //! similar, and the intervals of such runs are too narrow. Two measures compensate for that: a
-//! minimum number of blocks (`tare_model::plan::UNTIL_MIN`), and the confidence [`Level::ADAPTIVE`] in
+//! minimum number of blocks (`tare_plan::UNTIL_MIN`), and the confidence [`Level::ADAPTIVE`] in
 //! the rule and in the report of such a plan. With it, the intervals cover the true value as often as
 //! the 95 % intervals of other plans. `tests/adaptive.rs` simulates this.
 //!
@@ -15,8 +15,8 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::plan::{Blocks, Plan, StopRule};
-use tare_model::summary::{StopTarget, Stopping};
+use tare_plan::{Blocks, Plan, StopRule};
+use tare_records::summary::{StopTarget, Stopping};
 
 use crate::compare::figures::pairs;
 use crate::compare::percentiles::of_trial;

@@ -1,7 +1,7 @@
 //! Limits for `tare compare`: how much worse a figure may become, such as `p99:+5%`.
 
-use tare_model::summary::comparison::{ComparedCell, Judged, JudgedBy, ThresholdResult};
-use tare_model::units::{parse_bytes, parse_duration, parse_share};
+use tare_plan::units::{parse_bytes, parse_duration, parse_share};
+use tare_records::summary::comparison::{ComparedCell, Judged, JudgedBy, ThresholdResult};
 
 use tare_stats::order::samples_needed;
 

@@ -1,9 +1,9 @@
 //! Comma-separated values (RFC 4180): a load result as a table, with one row for each measure of
 //! the whole load and of each endpoint.
 
-use tare_model::hist::LatencySummary;
-use tare_model::load::{Counts, LoadResult};
-use tare_model::text::printable;
+use tare_plan::text::printable;
+use tare_records::load::{Counts, LoadResult};
+use tare_stats::wire::LatencySummary;
 
 /// The columns of [`load`].
 const COLUMNS: &str = "endpoint,measure,count,min_ns,mean_ns,p50_ns,p75_ns,p90_ns,p95_ns,\

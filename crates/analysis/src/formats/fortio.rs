@@ -11,7 +11,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tare_model::load::{Counts, LoadResult, Mode};
+use tare_plan::load::Mode;
+use tare_records::load::{Counts, LoadResult};
 
 use super::time::rfc3339;
 use tare_stats::{Histogram, WireError};

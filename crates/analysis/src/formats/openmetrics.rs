@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::load::LoadResult;
+use tare_records::load::LoadResult;
 
 use super::families::{Family, Kind, Sample};
 use tare_stats::{Histogram, WireError};

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use prost::Message;
-use tare_model::stacks::Frame;
+use tare_records::stacks::Frame;
 
 use crate::profile::{Folded, label};
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use tare_model::history::{
+use tare_plan::Margins;
+use tare_records::history::{
     Annotation, ChangeKind, HistoryChange, HistoryEntry, HistoryFigure, HistoryPoint,
     HistorySeries, SeriesKey, is_throughput,
 };
-use tare_model::plan::Margins;
 use tare_stats::changepoint::{Outlier, levels};
 use tare_stats::order::median;
 
@@ -230,7 +230,7 @@ fn drift(series: &HistorySeries, size_min: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::history::HistoryVariant;
+    use tare_records::history::HistoryVariant;
 
     /// The entry of build `n`, with a logarithm of the ratio of p50 for each variant.
     fn entry(n: u64, variants: &[(&str, f64)]) -> HistoryEntry {
@@ -248,7 +248,7 @@ mod tests {
         };
         let own = variants.iter().map(|(name, log)| variant(name, Some(*log)));
         HistoryEntry {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             id: format!("{n:03}"),
             at_unix_ns: n,
             build: n.to_string(),

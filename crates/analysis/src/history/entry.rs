@@ -1,11 +1,11 @@
 //! The entry of a history, from the summaries of its runs.
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::history::{HistoryEntry, HistoryFigure, HistoryVariant, unit_of};
-use tare_model::layout::Fingerprint;
-use tare_model::mesh::name_and_version;
-use tare_model::summary::{Cell, Ratio, Summary};
-use tare_model::worker::Plane;
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::mesh::name_and_version;
+use tare_records::history::{HistoryEntry, HistoryFigure, HistoryVariant, unit_of};
+use tare_records::layout::Fingerprint;
+use tare_records::summary::{Cell, Ratio, Summary};
+use tare_records::worker::Plane;
 
 /// The figures that a history keeps.
 const KEPT: [&str; 6] = ["capacity", "throughput", "p50", "p99", "cpu", "memory"];

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use tare_model::trial::{MachineUse, MemoryKind};
-use tare_model::verdict::START_THE_SERVER;
+use tare_records::trial::{MachineUse, MemoryKind};
+use tare_records::verdict::START_THE_SERVER;
 
 use super::*;
 use crate::streams::merge::tests::nothing_sent;

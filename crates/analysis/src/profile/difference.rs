@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::summary::FunctionChange;
-use tare_model::worker::Plane;
+use tare_records::summary::FunctionChange;
+use tare_records::worker::Plane;
 
 use super::fold::{Folded, label};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::stacks::{Frame, ProcessStacks};
+use tare_records::stacks::{Frame, ProcessStacks};
 
 /// The stacks of a plane, each once.
 #[derive(Debug, Clone, PartialEq)]

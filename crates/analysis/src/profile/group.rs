@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::stacks::Frame;
-use tare_model::summary::CodeGroup;
+use tare_records::stacks::Frame;
+use tare_records::summary::CodeGroup;
 
 use super::fold::Folded;
 

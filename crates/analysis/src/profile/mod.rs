@@ -4,13 +4,13 @@ mod difference;
 mod fold;
 mod group;
 
-use tare_model::stacks::{ProcessStacks, StackSampling};
-use tare_model::summary::{
+use tare_records::stacks::{ProcessStacks, StackSampling};
+use tare_records::summary::{
     GroupTime, MeshComparison, MeshProfile, PlaneProfile, ProfileDifference, Profiles,
 };
-use tare_model::trial::TrialResult;
-use tare_model::verdict::Grade;
-use tare_model::worker::Plane;
+use tare_records::trial::TrialResult;
+use tare_records::verdict::Grade;
+use tare_records::worker::Plane;
 
 pub use difference::Difference;
 pub use fold::{Folded, label};
@@ -29,7 +29,7 @@ pub struct StoredProfile {
 }
 
 /// Where the files of profiles are, relative to the run directory.
-const FOLDER: &str = tare_model::layout::PROFILES;
+const FOLDER: &str = tare_records::layout::PROFILES;
 
 /// The summary of all profiles and the stacks behind it.
 #[derive(Debug, Clone, PartialEq)]

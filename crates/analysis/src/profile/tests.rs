@@ -1,6 +1,6 @@
 use super::*;
-use tare_model::stacks::{Frame, SampledStack};
-use tare_model::summary::CodeGroup;
+use tare_records::stacks::{Frame, SampledStack};
+use tare_records::summary::CodeGroup;
 
 /// Frames by their text: `name` is a function of the program `proxy`, `name!` one of the kernel, `?` an
 /// unknown function of the program.

@@ -1,12 +1,12 @@
 use super::*;
-use tare_model::record::{MachineSample, NodesSample};
-use tare_model::worker::WatchedProcess;
+use tare_records::record::{MachineSample, NodesSample};
+use tare_records::worker::WatchedProcess;
 
 const S: i64 = 1_000_000_000;
 
 fn spec(planes: &[Plane]) -> AgentSpec {
     AgentSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         processes: planes
             .iter()
             .enumerate()

@@ -1,8 +1,10 @@
 //! The loop of a search without its I/O: which step is next, and when the search ends.
 
-use tare_model::load::search::{RateEstimate, SearchEnd, SearchLimit, SearchStep};
-use tare_model::load::{LoadResult, LoadSpec};
+use tare_plan::load::LoadSpec;
+use tare_records::load::LoadResult;
+use tare_records::search::{SearchEnd, SearchLimit, SearchStep};
 use tare_stats::WireError;
+use tare_stats::search::RateEstimate;
 
 use super::{Goal, Search};
 

@@ -1,14 +1,15 @@
 //! The search for the highest rate that meets objectives, step by step, for `tare search` and for the
 //! trials of a plan. Its statistics are those of [`tare_stats::search`].
 
-use tare_model::load::search::{
-    RateEstimate, SearchLimit, SearchStep, StepOutcome, step_length_ns,
-};
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Objective};
-use tare_model::plan::{Load, STEP_WARMUP_SHARE};
-use tare_model::units::format_rate;
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_plan::load::search::step_length_ns;
+use tare_plan::load::{LoadSpec, Mode, Objective};
+use tare_plan::units::format_rate;
+use tare_plan::{Load, STEP_WARMUP_SHARE};
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::search::{SearchLimit, SearchStep, StepOutcome};
+use tare_records::verdict::{Finding, Grade, Reason};
 use tare_stats::WireError;
+use tare_stats::search::RateEstimate;
 use tare_stats::search::{Progress, RateSearch};
 
 use crate::slo;
@@ -320,7 +321,7 @@ pub fn is_met(step: &SearchStep) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::verdict::Verdict;
+    use tare_records::verdict::Verdict;
 
     pub(super) fn step(rate_rps: f64, outcome: StepOutcome) -> SearchStep {
         SearchStep {

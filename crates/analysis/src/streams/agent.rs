@@ -1,7 +1,7 @@
 //! Reader of an agent's stream of records, which checks that the stream is complete.
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::record::{AgentRecord, StreamChecksum};
+use tare_plan::SCHEMA_VERSION;
+use tare_records::record::{AgentRecord, StreamChecksum};
 
 use crate::streams::check_length;
 use crate::streams::load::{StreamError, json_words};

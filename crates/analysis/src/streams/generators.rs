@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::load::LoadResult;
-use tare_model::record::{Hello, LoadRecord, Progress, ProxySettings};
-use tare_model::writer::RecordWriter;
+use tare_records::load::LoadResult;
+use tare_records::record::{Hello, LoadRecord, Progress, ProxySettings};
+use tare_records::writer::RecordWriter;
 
 use crate::proxy_config::ProxyConfigs;
 use crate::streams::load::{LoadStream, StreamError};
@@ -194,11 +194,12 @@ fn merged_progress(all: &[Progress]) -> Progress {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use tare_model::SCHEMA_VERSION;
-    use tare_model::load::{Arrivals, Counts, Mode, Rate};
-    use tare_model::load::{GeneratorStats, LoadHistograms};
-    use tare_model::record::Interval;
-    use tare_model::verdict::Verdict;
+    use tare_plan::SCHEMA_VERSION;
+    use tare_plan::load::{Arrivals, Mode};
+    use tare_records::load::{Counts, Rate};
+    use tare_records::load::{GeneratorStats, LoadHistograms};
+    use tare_records::record::Interval;
+    use tare_records::verdict::Verdict;
     use tare_stats::Histogram;
 
     /// The complete stream of one generator, with one slot for each of these latencies.

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use tare_model::SCHEMA_VERSION;
-use tare_model::hist::{HistogramWire, LatencySummary};
-use tare_model::load::{Counts, EndpointResult, LoadResult};
-use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
+use tare_plan::SCHEMA_VERSION;
+use tare_records::load::{Counts, EndpointResult, LoadResult};
+use tare_records::record::{Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
+use tare_stats::wire::{HistogramWire, LatencySummary};
 
 use super::check_length;
 use crate::formats::hlog::{self, Seconds};
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_longer_than_any_record_is_refused() {
-        let line = "x".repeat(tare_model::limits::LINE_BYTES_MAX + 1);
+        let line = "x".repeat(tare_plan::limits::LINE_BYTES_MAX + 1);
         let expected = "line 1: found a line of more than 64 MiB, which no record has";
         let error = LoadStream::new().line(&line).unwrap_err();
         assert_eq!(error.to_string(), expected);

@@ -8,7 +8,7 @@ pub mod merge;
 pub use agent::AgentStream;
 pub use load::{LoadStream, StreamError};
 
-use tare_model::limits::LINE_BYTES_MAX;
+use tare_plan::limits::LINE_BYTES_MAX;
 
 /// Checks that a line is not longer than any record. Readers of streams need not read more than one
 /// byte above this limit.

@@ -1,10 +1,10 @@
 //! The answers: what the run shows about each mesh, in sentences that claim no more than the
 //! figures.
 
-use tare_model::mesh::Mesh;
-use tare_model::plan::{Load, Plan};
-use tare_model::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSelection};
-use tare_model::worker::Plane;
+use tare_plan::mesh::Mesh;
+use tare_plan::{Load, Plan};
+use tare_records::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSelection};
+use tare_records::worker::Plane;
 
 use super::capacity;
 use super::comparisons::{asked, references};

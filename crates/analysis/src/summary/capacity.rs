@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::capacity::{Capacity, CapacityLimit};
-use tare_model::plan::{Load, LoadKind};
-use tare_model::summary::{
+use tare_plan::{Load, LoadKind};
+use tare_records::capacity::{Capacity, CapacityLimit};
+use tare_records::summary::{
     Cell, CellCapacity, Estimate, LimitCount, MeshComparison, Outcome, Ratio,
 };
-use tare_model::trial::{ProcessUse, Resources};
-use tare_model::worker::Plane;
+use tare_records::trial::{ProcessUse, Resources};
+use tare_records::worker::Plane;
 
 use super::cell::estimate;
 use super::overload;

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tare_model::load::Counts;
-use tare_model::plan::{Load, Plan};
-use tare_model::record::HardwareCounts;
-use tare_model::summary::{
+use tare_plan::{Load, Plan};
+use tare_records::load::Counts;
+use tare_records::record::HardwareCounts;
+use tare_records::summary::{
     Cell, EndpointRow, Estimate, PlaneEstimate, Saturation, SpectrumPoint, TrialStatus,
 };
-use tare_model::trial::{MemoryKind, PlaneUse};
-use tare_model::verdict::{AFTER_FAILURES, Finding, Grade, Reason, Verdict};
-use tare_model::worker::Plane;
+use tare_records::trial::{MemoryKind, PlaneUse};
+use tare_records::verdict::{AFTER_FAILURES, Finding, Grade, Reason, Verdict};
+use tare_records::worker::Plane;
 
 use super::{instrument, named};
 use crate::compare::percentiles::{percentiles, percentiles_of_all, pooled, typical};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::churn::ChurnResult;
-use tare_model::plan::{Load, Plan};
-use tare_model::summary::{CellChurn, CellMetric};
+use tare_plan::{Load, Plan};
+use tare_records::churn::ChurnResult;
+use tare_records::summary::{CellChurn, CellMetric};
 
 use super::cell::{estimate, signed_estimate};
 use crate::trials::{self, Trial};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::plan::{Load, Plan};
-use tare_model::summary::{
+use tare_plan::{Load, Plan};
+use tare_records::summary::{
     MeshComparison, Outcome, Ratio, RatioVariant, TrialSelection, TrialStatus,
 };
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::overload;
 use crate::compare::figures::{FIGURES, Figure, NODE_CPU, OF_PROCESSES, pairs};

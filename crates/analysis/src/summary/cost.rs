@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::plan::{Load, Plan, Prices};
-use tare_model::summary::{Cell, Cost};
-use tare_model::worker::Plane;
+use tare_plan::{Load, Plan, Prices};
+use tare_records::summary::{Cell, Cost};
+use tare_records::worker::Plane;
 
 use super::cell::estimate;
 use crate::figures;

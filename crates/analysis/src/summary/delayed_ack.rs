@@ -6,8 +6,8 @@
 //! depends on who receives: the generator, or a proxy. Source: RFC 896, RFC 1122 section 4.2.3.2;
 //! Linux, include/net/tcp.h.
 
-use tare_model::plan::Plan;
-use tare_model::summary::Cell;
+use tare_plan::Plan;
+use tare_records::summary::Cell;
 
 use crate::figures;
 
@@ -67,8 +67,8 @@ mod tests {
         let value_ns = ms * 1_000_000;
         serde_json::from_value(serde_json::json!({
             "mesh": mesh, "load": "100rps", "rate_rps": 100.0, "trials_used": [], "trials_failed": [],
-            "counts": tare_model::load::Counts::default(),
-            "verdict": tare_model::verdict::Verdict::default(),
+            "counts": tare_records::load::Counts::default(),
+            "verdict": tare_records::verdict::Verdict::default(),
             "latency": [{
                 "name": "p50", "q": 0.5, "value_ns": value_ns, "runs_ns": [], "supported": supported,
                 "pooled": {"value_ns": value_ns}
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_mesh_that_differs_is_named() {
         let text = "meshes: [bare, envoy]\nload: {rate: 100}\nrepeats: 2";
-        let plan = tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new())).unwrap();
+        let plan = tare_plan::resolve("p.yaml", text, &[], &|_| Err(String::new())).unwrap();
         assert_eq!((&*plan.baseline, &*plan.loads[0].name), ("bare", "100rps"));
         let of = |supported| {
             notes(

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use tare_model::load::Counts;
-use tare_model::plan::{Load, Plan};
-use tare_model::summary::{CellFailure, TrialStatus};
-use tare_model::verdict::{Cause, Finding, Grade, Reason};
+use tare_plan::{Load, Plan};
+use tare_records::load::Counts;
+use tare_records::summary::{CellFailure, TrialStatus};
+use tare_records::verdict::{Cause, Finding, Grade, Reason};
 
 use crate::figures;
 use crate::trials::{self, Trial};
@@ -20,7 +20,7 @@ pub(crate) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<CellFailure> {
         .meshes
         .iter()
         .flat_map(|mesh| plan.loads.iter().map(move |load| (mesh, load)));
-    let failure = |(mesh, load): (&tare_model::mesh::Mesh, &Load)| {
+    let failure = |(mesh, load): (&tare_plan::mesh::Mesh, &Load)| {
         let here = trials::of_cell(trials, &mesh.name, &load.name);
         let counted = here.filter(|t| {
             use TrialStatus::{Failed, LeftOut, Used};

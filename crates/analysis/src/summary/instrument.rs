@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::load::transport::{InstrumentError, TlsResult};
-use tare_model::summary::{CoreToCore, Instrument, Percentile, Tls};
+use tare_records::load::{InstrumentError, TlsResult};
+use tare_records::summary::{CoreToCore, Instrument, Percentile, Tls};
 
 use crate::compare::percentiles::percentiles;
 use crate::cores;

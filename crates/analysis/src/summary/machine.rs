@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tare_model::plan::Plan;
-use tare_model::summary::{MachineState, MeshTrials, TrialStatus};
+use tare_plan::Plan;
+use tare_records::summary::{MachineState, MeshTrials, TrialStatus};
 
 use crate::blocks::is_disturbed;
 use crate::trials::Trial;

@@ -24,12 +24,12 @@ mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::layout::RunManifest;
-use tare_model::plan::Plan;
-use tare_model::summary::published::published;
-use tare_model::summary::{Cell, Setup, Summary, TrialRow, TrialStatus};
-use tare_model::verdict::Grade;
+use tare_plan::Plan;
+use tare_plan::SCHEMA_VERSION;
+use tare_records::layout::RunManifest;
+use tare_records::summary::published::published;
+use tare_records::summary::{Cell, Setup, Summary, TrialRow, TrialStatus};
+use tare_records::verdict::Grade;
 
 pub use named::METHODS;
 pub use overload::recovery_words;

@@ -1,7 +1,7 @@
 //! Figures of a cell by the methods of published benchmarks, under the names of the benchmarks.
 
-use tare_model::summary::{MethodFigure, MethodSummary};
-use tare_model::worker::Plane;
+use tare_records::summary::{MethodFigure, MethodSummary};
+use tare_records::worker::Plane;
 
 use crate::compare::percentiles::QUANTILES;
 use crate::trials::Trial;

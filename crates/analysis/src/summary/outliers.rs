@@ -1,6 +1,6 @@
 //! Trials that differ from the others of their cell. They are named and still used.
 
-use tare_model::summary::{Outlier, OutlierCores};
+use tare_records::summary::{Outlier, OutlierCores};
 
 use crate::cores;
 use tare_stats::order::median;

@@ -1,8 +1,8 @@
 //! The figures beyond the capacity.
 
-use tare_model::overload::{OverloadResult, PhaseResult};
-use tare_model::plan::{CapacityOf, Load, Plan};
-use tare_model::summary::{Cell, CellOverload};
+use tare_plan::{CapacityOf, Load, Plan};
+use tare_records::overload::{OverloadResult, PhaseResult};
+use tare_records::summary::{Cell, CellOverload};
 
 use super::cell::estimate;
 use crate::figures;

@@ -6,15 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tare_model::calls::{CallLatency, ServiceCalls, TrialCalls};
-use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
-use tare_model::plan::{EnvironmentKind, Load, Plan};
-use tare_model::summary::Estimate;
-use tare_model::summary::path::{
+use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
+use tare_plan::{EnvironmentKind, Load, Plan};
+use tare_records::calls::{CallLatency, ServiceCalls, TrialCalls};
+use tare_records::summary::Estimate;
+use tare_records::summary::path::{
     AddedPercentile, CallTimes, Decomposition, GENERATOR, Part, PathCosts, PathEdge, PathPart,
     ServiceCosts,
 };
-use tare_model::worker::Plane;
+use tare_records::worker::Plane;
 use tare_stats::Histogram;
 
 use super::cell::{estimate, signed_estimate};

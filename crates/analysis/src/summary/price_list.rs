@@ -1,10 +1,10 @@
 //! The price list of features, from the comparisons with the baseline.
 
-use tare_model::mesh::{DataPlaneKind, Feature, Mesh};
-use tare_model::plan::{Load, Plan};
-use tare_model::summary::{Estimate, FeaturePrice, MeshComparison, Price, PriceList};
-use tare_model::trial::Proof;
-use tare_model::worker::Plane;
+use tare_plan::mesh::{DataPlaneKind, Feature, Mesh};
+use tare_plan::{Load, Plan};
+use tare_records::summary::{Estimate, FeaturePrice, MeshComparison, Price, PriceList};
+use tare_records::trial::Proof;
+use tare_records::worker::Plane;
 
 use super::answers::disturbed_unequally;
 use super::cell::{estimate, signed_estimate};

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::mesh::{DataPlaneKind, External, Mesh, Placement};
-use tare_model::plan::Plan;
-use tare_model::summary::ProxyCpu;
-use tare_model::worker::Plane;
+use tare_plan::Plan;
+use tare_plan::mesh::{DataPlaneKind, External, Mesh, Placement};
+use tare_records::summary::ProxyCpu;
+use tare_records::worker::Plane;
 
 use super::cell::estimate;
 use crate::compare::stopping;
@@ -121,8 +121,7 @@ mod tests {
     #[test]
     fn hops_are_known_with_sidecars_only() {
         let text = "workload: chain-5\nmeshes: [bare, envoy]\nload: {rate: 100}\nrepeats: 2";
-        let mut plan =
-            tare_model::plan::resolve("p.yaml", text, &[], &|_| Err(String::new())).unwrap();
+        let mut plan = tare_plan::resolve("p.yaml", text, &[], &|_| Err(String::new())).unwrap();
         let of = |plan: &Plan| -> Vec<_> { plan.meshes.iter().map(|m| hops(plan, m)).collect() };
         // 5 sidecars on the inbound side, 4 of them on the outbound side as well.
         assert_eq!(of(&plan), [None, Some(9.0)]);

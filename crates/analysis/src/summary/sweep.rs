@@ -6,8 +6,8 @@ mod fits;
 
 use std::collections::BTreeMap;
 
-use tare_model::plan::{Factor, FactorKind, Level, Levels, Plan, Sweep};
-use tare_model::summary::{
+use tare_plan::{Factor, FactorKind, Level, Levels, Plan, Sweep};
+use tare_records::summary::{
     FactorSummary, MeshComparison, Ratio, Slice, SweepFigure, SweepLine, SweepPoint, SweepRatio,
     SweepSummary,
 };

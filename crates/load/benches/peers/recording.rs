@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
+use tare_plan::load::{Arrivals, Endpoint, LoadSpec, Mode};
 
 use crate::contest::{Contender, Ratio, contest};
 use crate::cost::CONNECTIONS;

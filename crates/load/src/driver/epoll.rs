@@ -13,7 +13,7 @@ use rustix::net::{
 };
 use rustix::thread::{NanosleepRelativeResult, clock_nanosleep_relative};
 use rustix::time::{ClockId, clock_gettime};
-use tare_model::load::Pace;
+use tare_plan::load::Pace;
 
 use super::kernel_timestamps::KernelTimestamps;
 use super::{ConnId, Driver, DriverReport, Fault, Ready, RequestTimes};

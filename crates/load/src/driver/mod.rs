@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 
 mod epoll;
 mod kernel_timestamps;

@@ -2,7 +2,7 @@
 //! the response to the previous one. Every user is accounted for: one whose request was sent before
 //! the window and is still in flight when it opens, and one who has no connection or no stream.
 
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver};
 use crate::record::{Ending, FirstBytes};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 
 use crate::driver::ConnId;
 use crate::http1::ResponseParser;

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_model::load::ErrorClass;
-use tare_model::load::schedule::{Schedule, SchedulePlan};
+use tare_plan::load::schedule::{Schedule, SchedulePlan};
+use tare_records::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver, Ready};
 use crate::http2::Event;

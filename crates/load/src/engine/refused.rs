@@ -1,6 +1,6 @@
 //! Words for refused responses: what arrived instead of a response.
 
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 
 use crate::http1::ParseError;
 use crate::record::FirstBytes;

@@ -1,6 +1,6 @@
 //! Reads responses and ends their slots.
 
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver, Fault, Ready, RequestTimes};
 use crate::http1::Response;

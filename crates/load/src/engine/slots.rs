@@ -1,7 +1,7 @@
 //! Takes slots from the schedule and sends their requests on connections.
 
-use tare_model::load::ErrorClass;
-use tare_model::load::schedule::Schedule;
+use tare_plan::load::schedule::Schedule;
+use tare_records::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver};
 use crate::record::{Ending, Instants};

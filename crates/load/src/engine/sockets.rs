@@ -1,6 +1,6 @@
 //! Opens and replaces connections, and checks for timeouts.
 
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver, Fault};
 use crate::record::Ending;

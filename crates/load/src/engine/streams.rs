@@ -1,6 +1,6 @@
 //! Calls on HTTP/2 connections, from a free stream to the end of the call.
 
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver, Fault, Ready};
 use crate::http2::{ErrorCode, Event, EventKind};

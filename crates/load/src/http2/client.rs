@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use tare_model::limits::STREAMS_MAX;
+use tare_plan::limits::STREAMS_MAX;
 
 use super::frame::{self, ErrorCode, PREFACE, Violation};
 use super::hpack::Decoder;

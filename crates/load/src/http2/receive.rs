@@ -1,6 +1,6 @@
 //! Turns received bytes into events.
 
-use tare_model::load::Streaming;
+use tare_plan::load::Streaming;
 
 use super::client::{Block, Client, Event, EventKind, Outcome, Slot};
 use super::frame::{

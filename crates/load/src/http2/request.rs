@@ -1,6 +1,6 @@
 //! Encodes requests, once per endpoint; only the stream id changes.
 
-use tare_model::load::Streaming;
+use tare_plan::load::Streaming;
 
 use crate::http1::{RequestError, check_header, check_method, content_length};
 

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::hist::HistogramWire;
-use tare_model::load::transport::{InstrumentError, TlsResult};
-use tare_model::load::{
-    EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, LoadSpec, Mode, Rate,
-    RefusedResponses, Surplus,
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::load::{LoadSpec, Mode};
+use tare_records::load::{
+    EndpointResult, ErrorClass, GeneratorStats, LoadHistograms, LoadResult, Rate, RefusedResponses,
+    Surplus,
 };
-use tare_model::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
-use tare_model::verdict::Verdict;
+use tare_records::load::{InstrumentError, TlsResult};
+use tare_records::record::{Interval, IntervalEndpoint, LoadRecord, Progress};
+use tare_records::verdict::Verdict;
 use tare_stats::Histogram;
+use tare_stats::wire::HistogramWire;
 
 use crate::driver::{DriverReport, KernelReport, TlsReport};
 use crate::engine::{Flush, LoopEnd};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tare_model::load::{ErrorClass, Surplus};
+use tare_records::load::{ErrorClass, Surplus};
 
 use super::refused::{FirstBytes, Refusal, Refusals};
 use super::stats::{SlotStats, count};

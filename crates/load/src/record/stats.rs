@@ -1,6 +1,6 @@
 //! Statistics of the slots of one period of intended time.
 
-use tare_model::load::{Counts, ErrorClass};
+use tare_records::load::{Counts, ErrorClass};
 use tare_stats::Histogram;
 
 /// Errors and timeouts by the discriminant of [`ErrorClass`].

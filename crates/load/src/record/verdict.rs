@@ -2,10 +2,11 @@
 
 mod responses;
 
-use tare_model::hist::LatencySummary;
-use tare_model::load::{Arrivals, ErrorClass, LoadResult, Mode};
-use tare_model::units::format_duration_ns;
-use tare_model::verdict::{AFTER_FAILURES, Finding, Grade, Reason, START_THE_SERVER, Verdict};
+use tare_plan::load::{Arrivals, Mode};
+use tare_plan::units::format_duration_ns;
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::verdict::{AFTER_FAILURES, Finding, Grade, Reason, START_THE_SERVER, Verdict};
+use tare_stats::wire::LatencySummary;
 
 use crate::target::tls::CA_AS_SERVER;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec};
+use tare_plan::load::LoadSpec;
+use tare_records::load::{ErrorClass, LoadResult};
 
 use crate::driver::Fault;
 

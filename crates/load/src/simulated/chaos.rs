@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_model::load::{Arrivals, LoadResult, LoadSpec, Mode, RateStep, Trace};
-use tare_model::rng::Rng;
+use tare_plan::load::{Arrivals, LoadSpec, Mode, RateStep, Trace};
+use tare_records::load::LoadResult;
+use tare_stats::rng::Rng;
 
 use crate::driver::{ConnId, Driver, Fault};
 use crate::engine::LoopPlan;

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{Counts, ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
-use tare_model::verdict::{Finding, Grade};
+use tare_plan::load::{LoadSpec, Mode, Protocol, Streaming};
+use tare_records::load::{Counts, ErrorClass, LoadResult};
+use tare_records::verdict::{Finding, Grade};
 
 use crate::driver::{ConnId, Driver, Fault};
 use crate::http2::testing as h2;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{LoadSpec, Mode};
+use tare_plan::load::{LoadSpec, Mode};
 
 use crate::driver::ConnId;
 

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Protocol};
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_plan::load::{LoadSpec, Mode, Pace, Protocol};
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::verdict::{Finding, Grade, Reason};
 
 use crate::driver::{ConnId, EpollDriver, Fault};
 use crate::http2::testing as h2;

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{Arrivals, ErrorClass, LoadResult, LoadSpec, Mode, Shard};
-use tare_model::rng::Rng;
-use tare_model::verdict::{Grade, Reason};
+use tare_plan::load::{Arrivals, LoadSpec, Mode, Shard};
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::verdict::{Grade, Reason};
+use tare_stats::rng::Rng;
 
 use crate::driver::{Driver, Fault};
 
@@ -205,7 +206,7 @@ trait P85 {
     fn p85_or_less(&self, r: &LoadResult) -> u64;
 }
 
-impl P85 for tare_model::hist::LatencySummary {
+impl P85 for tare_stats::wire::LatencySummary {
     fn p85_or_less(&self, r: &LoadResult) -> u64 {
         tare_stats::Histogram::from_wire(&r.histograms.latency)
             .unwrap()
@@ -375,7 +376,7 @@ fn the_throughput_of_users_who_think_follows_the_interactive_response_time_law()
         let expected = u64::from(users) * 10_000 / (think_ms + response_ms);
         within(completed(&r), expected, 0.01);
         assert_eq!((r.counts.ok, r.lateness_ns.count), (r.counts.planned, 0));
-        let closed = |f: &tare_model::verdict::Finding| f.reason == Reason::ClosedLoop;
+        let closed = |f: &tare_records::verdict::Finding| f.reason == Reason::ClosedLoop;
         assert!(r.verdict.reasons.iter().any(closed), "{:?}", r.verdict);
     }
 }

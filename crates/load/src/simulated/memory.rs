@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
-use tare_model::rng::Rng;
-use tare_model::writer::RecordWriter;
+use tare_plan::load::{LoadSpec, Mode, Protocol, Streaming};
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::writer::RecordWriter;
+use tare_stats::rng::Rng;
 
 use crate::http2::testing as h2;
 use crate::record::Collector;

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Protocol};
-use tare_model::verdict::Grade;
+use tare_plan::load::{LoadSpec, Mode, Protocol};
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::verdict::Grade;
 
 use crate::driver::{ConnId, Fault};
 use crate::http2::testing as h2;
@@ -71,7 +72,7 @@ fn refused(bytes: &[u8], closes: bool, class: ErrorClass, words: &str, first: &s
             assert!(found.first_bytes.starts_with(first), "{words}: {found:?}");
             assert_eq!(found.count, failed, "{words}");
             assert_eq!(r.verdict.grade, Grade::Invalid);
-            let shown = |f: &tare_model::verdict::Finding| f.found.contains(&found.words());
+            let shown = |f: &tare_records::verdict::Finding| f.found.contains(&found.words());
             assert!(r.verdict.reasons.iter().any(shown), "{:?}", r.verdict);
         }
     }
@@ -199,7 +200,7 @@ fn a_server_of_another_protocol_is_named_to_an_http2_client() {
             let found = &r.refused[0];
             assert!(found.reason.contains(words), "{words}: {found:?}");
             assert!(found.first_bytes.starts_with(first), "{words}: {found:?}");
-            let shown = |f: &tare_model::verdict::Finding| f.found.contains(&found.words());
+            let shown = |f: &tare_records::verdict::Finding| f.found.contains(&found.words());
             assert!(r.verdict.reasons.iter().any(shown), "{:?}", r.verdict);
         }
     }

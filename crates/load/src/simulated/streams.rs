@@ -4,9 +4,10 @@
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Protocol, Streaming};
-use tare_model::rng::Rng;
-use tare_model::verdict::Grade;
+use tare_plan::load::{LoadSpec, Mode, Protocol, Streaming};
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::verdict::Grade;
+use tare_stats::rng::Rng;
 
 use crate::driver::{ConnId, Fault};
 use crate::http2::testing as h2;

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tare_analysis::LoadStream;
-use tare_model::load::schedule::SchedulePlan;
-use tare_model::load::{Counts, Endpoint, ErrorClass, LoadResult, LoadSpec, Mode};
-use tare_model::record::{Hello, LoadRecord};
-use tare_model::writer::RecordWriter;
+use tare_plan::load::schedule::SchedulePlan;
+use tare_plan::load::{Endpoint, LoadSpec, Mode};
+use tare_records::load::{Counts, ErrorClass, LoadResult};
+use tare_records::record::{Hello, LoadRecord};
+use tare_records::writer::RecordWriter;
 
 use crate::driver::Driver;
 use crate::engine::{Engine, Flush, LoopPlan, OpenLoop};

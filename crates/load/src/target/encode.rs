@@ -1,6 +1,6 @@
 //! Encodes the request of an endpoint, without I/O.
 
-use tare_model::load::{Endpoint, Protocol};
+use tare_plan::load::{Endpoint, Protocol};
 
 use crate::http1::encode_request;
 use crate::http2::{Request, RequestTarget};
@@ -96,7 +96,7 @@ fn decode(endpoint: &Endpoint, text: &str) -> Result<Vec<u8>, SpecError> {
 mod tests {
     use crate::simulated::support::spec;
     use crate::target::Targets;
-    use tare_model::load::{LoadSpec, Protocol, Streaming};
+    use tare_plan::load::{LoadSpec, Protocol, Streaming};
 
     fn refused(change: impl Fn(&mut LoadSpec)) -> String {
         let mut s = spec(&["http://h/p.S/M"]);

@@ -5,7 +5,7 @@
 //! of the slot's index, so all shards agree without communication. The cost of a lookup does
 //! not depend on the number of endpoints.
 
-use tare_model::rng::Rng;
+use tare_stats::rng::Rng;
 
 /// Largest sum of the weights, divided by their common factor.
 const WEIGHT_SUM_MAX: u64 = 1 << 22;

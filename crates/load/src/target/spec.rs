@@ -1,10 +1,10 @@
 //! Validates a specification, without I/O.
 
-use tare_model::limits::{
+use tare_plan::limits::{
     CONNECTIONS_MAX, RATE_MAX, RATE_RPS_MAX, STREAMS_MAX, THREADS_MAX, TIME_NS_MAX,
 };
-use tare_model::load::{ArrivalsError, LoadSpec, Mode};
-use tare_model::units::exact_duration;
+use tare_plan::load::{ArrivalsError, LoadSpec, Mode};
+use tare_plan::units::exact_duration;
 
 use crate::http1::RequestError;
 
@@ -15,7 +15,7 @@ use super::url::UrlError;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
     /// Another version of the schema.
-    #[error("schema_version is {found}, expected {}", tare_model::SCHEMA_VERSION)]
+    #[error("schema_version is {found}, expected {}", tare_plan::SCHEMA_VERSION)]
     Schema {
         /// The specification's version.
         found: u32,
@@ -77,7 +77,7 @@ pub enum SpecError {
 
 /// Returns the first error of `spec`, without checking its URLs and requests.
 pub(super) fn check(spec: &LoadSpec) -> Result<(), SpecError> {
-    if spec.schema_version != tare_model::SCHEMA_VERSION {
+    if spec.schema_version != tare_plan::SCHEMA_VERSION {
         return Err(SpecError::Schema {
             found: spec.schema_version,
         });

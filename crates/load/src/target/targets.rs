@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tare_model::load::{Endpoint, LoadSpec};
-use tare_model::rng::Rng;
+use tare_plan::load::{Endpoint, LoadSpec};
+use tare_stats::rng::Rng;
 
 use crate::http1::asks_to_close;
 use crate::http2::Request;

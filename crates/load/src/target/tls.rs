@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls::{SupportedProtocolVersion, version};
-use tare_model::load::transport::{TlsSpec, TlsVersion, is_encrypted_key};
+use tare_plan::load::transport::{TlsSpec, TlsVersion, is_encrypted_key};
 
 use super::Origin;
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use tare_model::load::masked;
+use tare_plan::load::masked;
 
 /// The parts of a URL that a request needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

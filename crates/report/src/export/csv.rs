@@ -1,13 +1,13 @@
 //! The analysis as a CSV table: one row per mesh and load, then one per ratio, then one per trial.
 
 use tare_analysis::formats::csv;
-use tare_model::hist::LatencySummary;
-use tare_model::load::Counts;
-use tare_model::plan::Load;
-use tare_model::summary::{
+use tare_plan::Load;
+use tare_records::load::Counts;
+use tare_records::summary::{
     Cell, Estimate, MeshComparison, Percentile, Quantile, Ratio, Summary, TrialRow, TrialStatus,
 };
-use tare_model::verdict::Verdict;
+use tare_records::verdict::Verdict;
+use tare_stats::wire::LatencySummary;
 
 use super::plane_name;
 

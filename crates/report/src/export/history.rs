@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use tare_analysis::formats::families::{Family, Kind, Sample};
-use tare_model::history::{HistoryEntry, HistoryPoint, HistorySeries};
+use tare_records::history::{HistoryEntry, HistoryPoint, HistorySeries};
 
 use super::metrics::{Labels, Set};
 

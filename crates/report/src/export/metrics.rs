@@ -3,8 +3,8 @@
 
 use tare_analysis::formats::families::{Family, Kind, Sample};
 use tare_analysis::formats::histogram_samples;
-use tare_model::summary::{Cell, Estimate, MeshComparison, Outcome, Summary};
-use tare_model::verdict::Grade;
+use tare_records::summary::{Cell, Estimate, MeshComparison, Outcome, Summary};
+use tare_records::verdict::Grade;
 
 use super::{ExportError, plane_name, pooled};
 use crate::store::LoadedRun;

@@ -12,9 +12,9 @@ pub use format::Format;
 use tare_analysis::StoredTrial;
 use tare_analysis::formats::hlog::{self, LogError};
 use tare_analysis::formats::{self, About, families};
-use tare_model::layout;
-use tare_model::summary::{Cell, Summary};
-use tare_model::worker::Plane;
+use tare_records::layout;
+use tare_records::summary::{Cell, Summary};
+use tare_records::worker::Plane;
 use tare_stats::{Histogram, WireError};
 
 use crate::store::{LoadedRun, log_of};

@@ -1,7 +1,7 @@
 //! The badge of a history.
 
 use tare_analysis::history::ENTRIES_LASTING;
-use tare_model::history::{HistoryEntry, HistorySeries};
+use tare_records::history::{HistoryEntry, HistorySeries};
 
 use super::tables::entries_min;
 

@@ -6,8 +6,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tare_files::DOCUMENT_BYTES_MAX;
-use tare_model::SCHEMA_VERSION;
-use tare_model::history::{Annotation, Annotations, HistoryEntry};
+use tare_plan::SCHEMA_VERSION;
+use tare_records::history::{Annotation, Annotations, HistoryEntry};
 
 const ENTRIES: &str = "entries";
 const ANNOTATIONS: &str = "annotations.yaml";

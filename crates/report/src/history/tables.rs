@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tare_analysis::figures;
 use tare_analysis::history::ENTRIES_LASTING;
-use tare_model::history::{
+use tare_records::history::{
     HistoryChange, HistoryEntry, HistoryFigure, HistorySeries, HistoryVariant, is_throughput,
 };
 

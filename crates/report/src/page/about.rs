@@ -1,8 +1,8 @@
 //! What ran and where, how it was measured, how to repeat it.
 
 use tare_analysis::figures;
-use tare_model::plan::LoadKind;
-use tare_model::summary::Summary;
+use tare_plan::LoadKind;
+use tare_records::summary::Summary;
 
 use super::html::Html;
 use super::parts::open_section;

@@ -1,8 +1,8 @@
 //! Pages of plans whose loads have no rate: the capacity of each mesh, or the throughput of closed loops.
 
 use tare_analysis::figures;
-use tare_model::plan::{Load, LoadKind};
-use tare_model::summary::{Cell, Estimate, Ratio, Summary};
+use tare_plan::{Load, LoadKind};
+use tare_records::summary::{Cell, Estimate, Ratio, Summary};
 
 use super::html::Html;
 use super::parts::{

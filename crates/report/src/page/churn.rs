@@ -1,6 +1,6 @@
 //! The control plane under loads with churn.
 
-use tare_model::summary::Summary;
+use tare_records::summary::Summary;
 
 use super::header::with_bold_figures;
 use super::html::Html;

@@ -1,7 +1,7 @@
 //! The monthly cost of the meshes, if the plan has prices.
 
 use tare_analysis::figures;
-use tare_model::summary::Summary;
+use tare_records::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, estimate, open_row, open_section, per_load, plain};

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tare_analysis::StoredTrial;
 use tare_files::open_without_links;
-use tare_model::layout;
-use tare_model::record::{AgentRecord, LoadRecord, ResourceSample};
+use tare_records::layout;
+use tare_records::record::{AgentRecord, LoadRecord, ResourceSample};
 
 use super::series::{SeriesBuilder, TrialSeries};
 use crate::store::{LoadedRun, next_line};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tare_model::layout::PARTIAL_PREFIX;
-use tare_model::summary::Summary;
+use tare_records::layout::PARTIAL_PREFIX;
+use tare_records::summary::Summary;
 
 use super::details::{self, Details};
 use super::html::Html;

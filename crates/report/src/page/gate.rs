@@ -1,7 +1,7 @@
 //! The result of a gate, at the top of the page.
 
 use tare_analysis::gate::{self, name};
-use tare_model::summary::Summary;
+use tare_records::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, close_table, figure, open_table, plain};

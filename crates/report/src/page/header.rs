@@ -1,7 +1,7 @@
 //! The first screen: what was compared, the answers, one chart.
 
-use tare_model::summary::{Summary, TrialStatus};
-use tare_model::verdict::Grade;
+use tare_records::summary::{Summary, TrialStatus};
+use tare_records::verdict::Grade;
 
 use super::html::Html;
 use super::parts::{badge, caption, colour_of, mesh_label, open_section};

@@ -1,7 +1,7 @@
 //! The instrument's own error, the time from core to core and the generators' TLS, as tables.
 
 use tare_analysis::figures;
-use tare_model::summary::Summary;
+use tare_records::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, open_row, per_load, percentile_words, plain};

@@ -1,7 +1,7 @@
 //! Pages of plans with overloads: what each mesh still answers beyond the capacity.
 
 use tare_analysis::{figures, summary::recovery_words};
-use tare_model::summary::{CellOverload, Estimate, Summary};
+use tare_records::summary::{CellOverload, Estimate, Summary};
 
 use super::html::Html;
 use super::parts::{

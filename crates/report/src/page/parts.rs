@@ -1,8 +1,8 @@
 //! Pieces that several sections of the page use: names of meshes, grades, tables.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, Estimate, Percentile, Quantile, Summary};
-use tare_model::verdict::Grade;
+use tare_records::summary::{Cell, Estimate, Percentile, Quantile, Summary};
+use tare_records::verdict::Grade;
 
 use super::html::Html;
 use crate::words::load_heading;

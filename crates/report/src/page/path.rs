@@ -2,8 +2,8 @@
 //! that they need no script; their colours follow the page's.
 
 use tare_analysis::figures;
-use tare_model::summary::path::{Decomposition, PathCosts, PathEdge, PathPart, ServiceCosts};
-use tare_model::summary::{Estimate, Summary};
+use tare_records::summary::path::{Decomposition, PathCosts, PathEdge, PathPart, ServiceCosts};
+use tare_records::summary::{Estimate, Summary};
 
 use super::html::Html;
 use super::parts::{

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::figures;
-use tare_model::summary::path::{PathEdge, ServiceCosts};
-use tare_model::summary::{Estimate, Summary};
+use tare_records::summary::path::{PathEdge, ServiceCosts};
+use tare_records::summary::{Estimate, Summary};
 
 use super::html::{Html, escape};
 use super::parts::colour_of;

@@ -1,7 +1,7 @@
 //! The price list of features: a table with bars, and the proof of each feature.
 
-use tare_model::summary::{Outcome, Price, PriceList, Summary};
-use tare_model::verdict::Grade;
+use tare_records::summary::{Outcome, Price, PriceList, Summary};
+use tare_records::verdict::Grade;
 
 use super::html::Html;
 use super::parts::{badge, caption, close_table, open_table};

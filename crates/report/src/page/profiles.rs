@@ -1,6 +1,6 @@
 //! Profiles: CPU time per request by group of code, links to flame graphs, and differences.
 
-use tare_model::summary::{MeshProfile, ProfileDifference, Summary};
+use tare_records::summary::{MeshProfile, ProfileDifference, Summary};
 
 use super::html::Html;
 use super::parts::{caption, close_table, figure, open_section, open_table, plain};

@@ -2,8 +2,8 @@
 //! side, never mixed.
 
 use tare_analysis::figures;
-use tare_model::summary::published::Published;
-use tare_model::summary::{MethodFigure, Summary};
+use tare_records::summary::published::Published;
+use tare_records::summary::{MethodFigure, Summary};
 
 use super::html::Html;
 use super::parts::{caption, close_table, open_row, open_section, open_table};

@@ -1,7 +1,7 @@
 //! The sections with charts: what each shows, how to read it, and its figures as a table that
 //! unfolds.
 
-use tare_model::summary::Summary;
+use tare_records::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, open_section};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tare_model::record::{Interval, ResourceSample};
-use tare_model::trial::ProcessUse;
-use tare_model::worker::Plane;
+use tare_records::record::{Interval, ResourceSample};
+use tare_records::trial::ProcessUse;
+use tare_records::worker::Plane;
 use tare_stats::Histogram;
 
 /// Most columns of a trial. In longer trials several seconds share a column.
@@ -176,9 +176,9 @@ fn buckets(latency: &Histogram) -> Vec<(u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::load::Counts;
-    use tare_model::record::{MachineSample, ProcessSample};
-    use tare_model::trial::MemoryKind;
+    use tare_records::load::Counts;
+    use tare_records::record::{MachineSample, ProcessSample};
+    use tare_records::trial::MemoryKind;
 
     fn interval(second: u32, values: &[u64]) -> Interval {
         let mut latency = Histogram::new();

@@ -1,7 +1,7 @@
 //! The statistics of each ratio beyond its interval.
 
 use tare_analysis::figures;
-use tare_model::summary::{MoreBlocks, Outcome, Ratio, Summary};
+use tare_records::summary::{MoreBlocks, Outcome, Ratio, Summary};
 
 use super::html::Html;
 use super::parts::{caption, close_table, mesh_label, open_table, plain};

@@ -1,7 +1,7 @@
 //! The factors of a sweep: sentences on the first screen, a section with charts and tables.
 
 use tare_analysis::figures;
-use tare_model::summary::{
+use tare_records::summary::{
     FactorSummary, Fit, Outcome, Slice, Summary, SweepFigure, SweepLine, SweepPoint, SweepRatio,
 };
 

@@ -1,9 +1,9 @@
 //! The figures of the charts as tables.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, Estimate, MeshComparison, Outcome, Percentile, Ratio, Summary};
-use tare_model::trial::MemoryKind;
-use tare_model::worker::Plane;
+use tare_records::summary::{Cell, Estimate, MeshComparison, Outcome, Percentile, Ratio, Summary};
+use tare_records::trial::MemoryKind;
+use tare_records::worker::Plane;
 
 use super::html::Html;
 use super::parts::{

@@ -1,10 +1,10 @@
 //! Every trial with its verdict, reasons and remedies.
 
 use tare_analysis::figures;
-use tare_model::hist::LatencySummary;
-use tare_model::summary::{Summary, TrialRow, TrialStatus};
-use tare_model::verdict::Grade;
+use tare_records::summary::{Summary, TrialRow, TrialStatus};
+use tare_records::verdict::Grade;
 use tare_stats::order::samples_needed;
+use tare_stats::wire::LatencySummary;
 
 use super::about::quoted;
 use super::html::{Html, escape};

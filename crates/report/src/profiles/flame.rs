@@ -39,7 +39,7 @@ pub(super) fn graph(title: &str, stacks: &Folded) -> Option<Vec<u8>> {
 /// request.
 pub(super) fn folded(difference: &Difference) -> String {
     let line = |((plane, stack), times): (&(_, Vec<String>), &[f64; 2])| {
-        let plane: &tare_model::worker::Plane = plane;
+        let plane: &tare_records::worker::Plane = plane;
         let [reference, mesh] = times.map(|ns| (ns * PER_NS).round());
         let mut frames = vec![plane.words()];
         frames.extend(stack.iter().map(String::as_str));
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    use tare_model::worker::Plane;
+    use tare_records::worker::Plane;
 
     #[test]
     fn a_difference_graph_has_both_colours_of_page_and_every_function() {

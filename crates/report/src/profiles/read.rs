@@ -7,9 +7,9 @@ use std::path::Path;
 use tare_analysis::AgentStream;
 use tare_analysis::profile::StoredProfile;
 use tare_files::open_without_links;
-use tare_model::layout;
-use tare_model::record::AgentRecord;
-use tare_model::trial::TrialResult;
+use tare_records::layout;
+use tare_records::record::AgentRecord;
+use tare_records::trial::TrialResult;
 
 use crate::store::{io_words, next_line, read_document};
 use crate::text::printable;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::summary::{CodeGroup, MeshProfile};
-use tare_model::worker::Plane;
+use tare_records::summary::{CodeGroup, MeshProfile};
+use tare_records::worker::Plane;
 
 /// What every reader of a profile must know.
 pub(crate) const LIMITS: [&str; 3] = [

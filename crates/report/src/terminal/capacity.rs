@@ -1,8 +1,8 @@
 //! The capacity of each mesh, or the throughput of closed loops, in place of latencies at a rate.
 
 use tare_analysis::figures;
-use tare_model::plan::Load;
-use tare_model::summary::{Cell, CellCapacity, Estimate, Quantile, Summary};
+use tare_plan::Load;
+use tare_records::summary::{Cell, CellCapacity, Estimate, Quantile, Summary};
 
 use super::output::{DIM, NAME, Output, PLAIN, estimate};
 use super::table::ratio;

@@ -1,6 +1,6 @@
 //! The control plane under loads with churn.
 
-use tare_model::summary::Summary;
+use tare_records::summary::Summary;
 
 use super::output::{BOLD, DIM, Output, PLAIN};
 use crate::churn_words::{self, COLUMNS, Words};

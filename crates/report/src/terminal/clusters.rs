@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tare_analysis::figures;
-use tare_model::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
+use tare_records::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
 
 use super::comparison::{figure, name};
 use super::output::{BOLD, Output, PLAIN, RED, WIDTH, YELLOW};
@@ -145,8 +145,8 @@ fn clearness(cell: &ClusterCell) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::summary::clusters::ComparedCluster;
-    use tare_model::verdict::Grade;
+    use tare_records::summary::clusters::ComparedCluster;
+    use tare_records::verdict::Grade;
 
     fn cell(value: f64, others: f64, differs: bool) -> ClusterCell {
         ClusterCell {
@@ -162,7 +162,7 @@ mod tests {
     fn comparison(cells: Vec<Option<ClusterCell>>) -> ClustersComparison {
         let clusters = ["blue", "green", "red"][..cells.len()].iter();
         ClustersComparison {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             confidence: 0.95,
             clusters: clusters
                 .map(|c| ComparedCluster {

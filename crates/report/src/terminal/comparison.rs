@@ -2,10 +2,10 @@
 
 use tare_analysis::compare::threshold::{Threshold, responses_needed};
 use tare_analysis::figures;
-use tare_model::summary::comparison::{
+use tare_records::summary::comparison::{
     Change, ComparedCell, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
 };
-use tare_model::summary::{Outcome, Ratio};
+use tare_records::summary::{Outcome, Ratio};
 
 use super::output::{BOLD, DIM, GREEN, Output, RED, WIDTH, YELLOW};
 use crate::text::fit;

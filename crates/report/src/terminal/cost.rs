@@ -1,7 +1,7 @@
 //! The table of monthly cost, if the plan has prices.
 
 use tare_analysis::figures;
-use tare_model::summary::{Cell, Summary};
+use tare_records::summary::{Cell, Summary};
 
 use super::output::{DIM, NAME, Output, estimate};
 use crate::text::fit;

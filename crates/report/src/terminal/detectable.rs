@@ -1,6 +1,6 @@
 //! Which ratios a plan can detect, estimated from the variation between blocks of an earlier run.
 
-use tare_model::summary::{MeshComparison, Ratio, Summary};
+use tare_records::summary::{MeshComparison, Ratio, Summary};
 use tare_stats::effect::Effect;
 use tare_stats::power;
 

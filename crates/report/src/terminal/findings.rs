@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use tare_model::summary::{Summary, TrialRow, TrialStatus};
-use tare_model::verdict::{Finding, Grade};
+use tare_records::summary::{Summary, TrialRow, TrialStatus};
+use tare_records::verdict::{Finding, Grade};
 
 use super::output::{Output, PLAIN};
 use crate::words;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tare_analysis::gate::{self, name};
-use tare_model::summary::{GateOutcome, GateQuestion, Summary};
+use tare_records::summary::{GateOutcome, GateQuestion, Summary};
 
 use super::output::{BOLD, DIM, GREEN, Output, PLAIN, RED, YELLOW};
 use crate::{gate_words, words};

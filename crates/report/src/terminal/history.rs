@@ -1,6 +1,6 @@
 //! The tables of a history as text.
 
-use tare_model::history::{HistoryEntry, HistorySeries};
+use tare_records::history::{HistoryEntry, HistorySeries};
 
 use super::output::{BOLD, DIM, Output, YELLOW};
 use crate::history::tables::{HistoryTable, groups, share_words, value_words};

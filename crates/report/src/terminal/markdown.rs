@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use tare_model::summary::Outcome;
-use tare_model::summary::comparison::{Comparison, ThresholdResult};
+use tare_records::summary::Outcome;
+use tare_records::summary::comparison::{Comparison, ThresholdResult};
 
 use super::comparison::{
     DAYS, change_words, figure, judgement, name, not_compared, outcome, run_words,

@@ -1,7 +1,7 @@
 //! The result of `tare observe`.
 
 use tare_analysis::figures;
-use tare_model::observation::{Observation, ObservedPart, Part, Usage};
+use tare_records::observation::{Observation, ObservedPart, Part, Usage};
 
 use super::output::{BOLD, DIM, Output, PLAIN, estimate};
 use crate::text::{fit, printable};
@@ -137,8 +137,8 @@ fn legend(observation: &Observation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::observation::{ObservedPart, Requests, Workload};
-    use tare_model::summary::Estimate;
+    use tare_records::observation::{ObservedPart, Requests, Workload};
+    use tare_records::summary::Estimate;
 
     fn usage(pods: u32, cores: f64, mib: f64) -> Usage {
         Usage {

@@ -1,6 +1,6 @@
 //! Lines of text under construction.
 
-use tare_model::summary::Estimate;
+use tare_records::summary::Estimate;
 
 use crate::text::wrap;
 

@@ -1,7 +1,7 @@
 //! The meshes beyond the capacity: one table for each capacity that the rates are a share of.
 
 use tare_analysis::{figures, summary::recovery_words};
-use tare_model::summary::{CellOverload, Estimate, Summary};
+use tare_records::summary::{CellOverload, Estimate, Summary};
 
 use super::output::{BOLD, DIM, Output, PLAIN, estimate};
 use crate::text::fit;

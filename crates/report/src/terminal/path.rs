@@ -1,8 +1,8 @@
 //! Where in the path of a request a mesh costs time, if the plan has proxies on one side only.
 
 use tare_analysis::figures;
-use tare_model::summary::Summary;
-use tare_model::summary::path::{PathEdge, PathPart};
+use tare_records::summary::Summary;
+use tare_records::summary::path::{PathEdge, PathPart};
 
 use super::output::{DIM, Output, PLAIN};
 use crate::words;

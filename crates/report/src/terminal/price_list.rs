@@ -1,7 +1,7 @@
 //! The price list of features: one feature a line, its intervals below.
 
-use tare_model::summary::{FeaturePrice, Outcome, PriceList, Summary};
-use tare_model::verdict::Grade;
+use tare_records::summary::{FeaturePrice, Outcome, PriceList, Summary};
+use tare_records::verdict::Grade;
 
 use super::output::{BOLD, DIM, Output, PLAIN, WIDTH};
 use super::table::sign;

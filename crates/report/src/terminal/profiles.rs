@@ -1,8 +1,8 @@
 //! Profiles: CPU time per request by group of code, and the files.
 
-use tare_model::plan::Load;
-use tare_model::summary::{MeshProfile, Summary};
-use tare_model::worker::Plane;
+use tare_plan::Load;
+use tare_records::summary::{MeshProfile, Summary};
+use tare_records::worker::Plane;
 
 use super::output::{BOLD, DIM, Output};
 use crate::profiles::{LIMITS, Row, rows, us};

@@ -1,8 +1,8 @@
 //! The run summarised by the methods of published benchmarks, and the published figures.
 
 use tare_analysis::figures;
-use tare_model::summary::published::{Published, PublishedFigure};
-use tare_model::summary::{Cell, MethodFigure, MethodSummary, Summary};
+use tare_records::summary::published::{Published, PublishedFigure};
+use tare_records::summary::{Cell, MethodFigure, MethodSummary, Summary};
 
 use super::output::{NAME, Output, PLAIN, WIDTH};
 use crate::text::{fit, printable};

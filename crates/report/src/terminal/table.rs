@@ -1,11 +1,11 @@
 //! The result of a run: the answers, then one block of tables per load.
 
 use tare_analysis::figures;
-use tare_model::summary::{
+use tare_records::summary::{
     Cell, Estimate, MeshComparison, Outcome, Quantile, Ratio, Stopping, Summary,
 };
-use tare_model::verdict::Grade;
-use tare_model::worker::Plane;
+use tare_records::verdict::Grade;
+use tare_records::worker::Plane;
 
 use super::output::{BOLD, DIM, GREEN, NAME, Output, PLAIN, RED, YELLOW, estimate};
 use super::{capacity, churn, cost, findings, gate, overload, path, price_list, profiles, sweep};

@@ -1,9 +1,9 @@
 //! The records of an agent.
 
-use tare_model::record::{
+use tare_records::record::{
     AgentRecord, MachineSample, ProcessSample, ResourceSample, StreamChecksum,
 };
-use tare_model::trial::{ProcessUse, TrialResult};
+use tare_records::trial::{ProcessUse, TrialResult};
 
 use super::SECONDS;
 

@@ -2,9 +2,10 @@
 
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
-use tare_model::plan::Plan;
-use tare_model::summary::Summary;
-use tare_model::trial::{TrialResult, order};
+use tare_plan::Plan;
+use tare_plan::trial::order;
+use tare_records::summary::Summary;
+use tare_records::trial::TrialResult;
 use tare_stats::Histogram;
 
 use super::{manifest, trial};

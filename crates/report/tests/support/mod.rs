@@ -14,23 +14,26 @@ mod analysed;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol};
-use tare_model::layout::{self, Fingerprint, RunManifest};
-use tare_model::load::transport::InstrumentError;
-use tare_model::load::{
-    Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Pace, Rate,
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol};
+use tare_plan::load::{Arrivals, Mode, Pace};
+use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
+use tare_plan::trial::{TrialSpec, order};
+use tare_plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Prices, Workload};
+use tare_records::layout;
+use tare_records::layout::{Fingerprint, RunManifest};
+use tare_records::load::InstrumentError;
+use tare_records::load::{
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Rate,
 };
-use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
-use tare_model::plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Prices, Workload};
-use tare_model::record::{Hello, Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
-use tare_model::rng::Rng;
-use tare_model::trial::{
-    MachineUse, MemoryKind, PlaneUse, ProcessUse, Proof, Resources, TrialResult, TrialSpec, order,
+use tare_records::record::{Hello, Interval, IntervalEndpoint, LoadRecord, StreamChecksum};
+use tare_records::trial::{
+    MachineUse, MemoryKind, PlaneUse, ProcessUse, Proof, Resources, TrialResult,
 };
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
-use tare_model::worker::Plane;
+use tare_records::verdict::{Finding, Grade, Reason, Verdict};
+use tare_records::worker::Plane;
 use tare_stats::Histogram;
+use tare_stats::rng::Rng;
 
 use agent::agent;
 pub(crate) use analysed::{analysed, legend, scale, trials};
@@ -290,7 +293,7 @@ fn interval(
     }
 }
 
-fn sum<'a>(wires: impl Iterator<Item = &'a tare_model::hist::HistogramWire>) -> Histogram {
+fn sum<'a>(wires: impl Iterator<Item = &'a tare_stats::wire::HistogramWire>) -> Histogram {
     let mut all = Histogram::new();
     wires.for_each(|w| all.merge(&Histogram::from_wire(w).unwrap()));
     all

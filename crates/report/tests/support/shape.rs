@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
-use tare_model::layout;
-use tare_model::summary::{Cell, MeshComparison, Summary, TrialRow, TrialStatus};
-use tare_model::trial::TrialResult;
-use tare_model::verdict::{Cause, Grade};
+use tare_records::layout;
+use tare_records::summary::{Cell, MeshComparison, Summary, TrialRow, TrialStatus};
+use tare_records::trial::TrialResult;
+use tare_records::verdict::{Cause, Grade};
 
 /// The keys that a cell has only if a trial records their cause. It always has all others.
 pub(crate) const CELL_OPTIONAL: [&str; 10] = [
@@ -232,7 +232,7 @@ impl<'a> Used<'a> {
 
     /// Whether a used trial records the cause of each of [`CELL_OPTIONAL`].
     fn optional(&self, cell: &Cell) -> [(&'static str, bool); CELL_OPTIONAL.len()] {
-        let load = |has: fn(&tare_model::load::LoadResult) -> bool| {
+        let load = |has: fn(&tare_records::load::LoadResult) -> bool| {
             self.any(|r| r.load.as_ref().is_some_and(has))
         };
         let proxies = ["data_plane", "control_plane"];

@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use tare_model::summary::{Outcome, Ratio, Summary, TrialStatus};
-use tare_model::worker::Plane;
+use tare_records::summary::{Outcome, Ratio, Summary, TrialStatus};
+use tare_records::worker::Plane;
 
 /// Student's t at 95 %, two-sided, of 2, 3 and 4 blocks.
 const STUDENT: [f64; 3] = [12.706_205, 4.302_653, 3.182_446];
@@ -39,7 +39,7 @@ pub(crate) fn weighed(summary: &Summary, expected: &[&str]) {
     }
 }
 
-fn is_pair(c: &tare_model::summary::MeshComparison, mesh: &str, reference: &str) -> bool {
+fn is_pair(c: &tare_records::summary::MeshComparison, mesh: &str, reference: &str) -> bool {
     c.mesh == mesh && c.reference == reference
 }
 

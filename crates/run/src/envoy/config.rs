@@ -10,8 +10,8 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::{MeshSettings, Mtls};
+use tare_plan::graph::ServiceProtocol;
+use tare_plan::mesh::{MeshSettings, Mtls};
 
 use super::feature::{self, ProxyFeature};
 use super::tcp;

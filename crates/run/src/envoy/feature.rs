@@ -3,8 +3,8 @@
 use std::net::SocketAddrV4;
 
 use serde_json::{Map, Value, json};
-use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::{Feature, ListenerParts, merge};
+use tare_plan::graph::ServiceProtocol;
+use tare_plan::mesh::{Feature, ListenerParts, merge};
 
 use super::config::{self, INBOUND, PROOF_PREFIXES};
 

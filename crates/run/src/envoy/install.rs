@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tare_model::mesh::EnvoyProgram;
+use tare_plan::mesh::EnvoyProgram;
 
 use super::search::{is_program, on_path};
 use super::{helper, wheel};

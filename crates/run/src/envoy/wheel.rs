@@ -147,7 +147,7 @@ fn make_executable(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::mesh::ENVOY_VERSIONS;
+    use tare_plan::mesh::ENVOY_VERSIONS;
 
     use crate::envoy::install::{self, VERSION, tests::sha256_of_text};
     use crate::executable::executable;

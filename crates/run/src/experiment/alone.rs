@@ -2,8 +2,8 @@
 
 use tare_analysis::overload::Seconds;
 use tare_analysis::search::Goal;
-use tare_model::stacks;
-use tare_model::trial::EventKind;
+use tare_records::stacks;
+use tare_records::trial::EventKind;
 
 use super::error::RunError;
 use super::findings::Findings;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tare_analysis::judge::{Evidence, judge};
 use tare_analysis::search::{Driver, Goal, is_met};
 use tare_analysis::{disturbed_steps, limit};
-use tare_model::capacity::{Capacity, CapacityStep};
-use tare_model::load::{LoadResult, LoadSpec};
-use tare_model::plan::EnvironmentKind;
-use tare_model::trial::TrialSpec;
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_plan::EnvironmentKind;
+use tare_plan::load::LoadSpec;
+use tare_plan::trial::TrialSpec;
+use tare_records::capacity::{Capacity, CapacityStep};
+use tare_records::load::LoadResult;
+use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::error::RunError;
 use super::findings::Findings;

@@ -1,11 +1,11 @@
 //! What a trial has found so far.
 
-use tare_model::capacity::Capacity;
-use tare_model::churn::ChurnResult;
-use tare_model::load::LoadResult;
-use tare_model::overload::OverloadResult;
-use tare_model::trial::{Event, EventKind, Proof, Resources};
-use tare_model::verdict::Finding;
+use tare_records::capacity::Capacity;
+use tare_records::churn::ChurnResult;
+use tare_records::load::LoadResult;
+use tare_records::overload::OverloadResult;
+use tare_records::trial::{Event, EventKind, Proof, Resources};
+use tare_records::verdict::Finding;
 
 use crate::environment::EnvironmentError;
 use crate::now::event;

@@ -1,9 +1,10 @@
 //! Trials that are deployed together: one of them, or all of a block. Each has a complete directory at the end.
 
 use tare_analysis::judge::{Evidence, judge};
-use tare_model::plan::Plan;
-use tare_model::trial::{TrialResult, TrialSpec};
-use tare_model::verdict::Verdict;
+use tare_plan::Plan;
+use tare_plan::trial::TrialSpec;
+use tare_records::trial::TrialResult;
+use tare_records::verdict::Verdict;
 use tokio::sync::watch;
 
 use super::error::RunError;
@@ -172,7 +173,7 @@ impl TrialContext<'_> {
             None => verdict,
         };
         let result = Box::new(TrialResult {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             trial: spec.clone(),
             started_unix_ns,
             ended_unix_ns: unix_ns(),

@@ -1,9 +1,10 @@
 //! CPU and memory of a deployment without load: the fixed cost of its proxies.
 
 use tare_analysis::AgentStream;
-use tare_model::plan::Plan;
-use tare_model::trial::{Resources, TrialSpec, block_order};
-use tare_model::worker::{AgentSpec, Plane};
+use tare_plan::Plan;
+use tare_plan::trial::{TrialSpec, block_order};
+use tare_records::trial::Resources;
+use tare_records::worker::{AgentSpec, Plane};
 
 use super::error::RunError;
 use crate::environment::{Deployed, Environment, WorkerSpec};
@@ -35,7 +36,7 @@ pub(super) async fn sample<E: Environment>(
 ) -> Result<Option<Resources>, RunError> {
     let times = E::IDLE;
     let spec = AgentSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         processes: deployment.watched(),
         window_start_unix_ns: unix_ns() + times.lead.as_nanos() as u64,
         window_ns: times.window.as_nanos() as u64,

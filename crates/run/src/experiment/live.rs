@@ -1,8 +1,8 @@
 //! The data plane's CPU while a trial runs, for the progress display. The results are computed
 //! from all samples afterwards.
 
-use tare_model::record::ResourceSample;
-use tare_model::worker::{AgentSpec, Plane};
+use tare_records::record::ResourceSample;
+use tare_records::worker::{AgentSpec, Plane};
 
 #[derive(Debug, Default)]
 pub(super) struct LiveCpu {

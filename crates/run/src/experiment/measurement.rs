@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tare_analysis::overload::Seconds;
 use tare_analysis::{AgentStream, LoadStream};
-use tare_model::calls::TrialCalls;
-use tare_model::load::LoadSpec;
-use tare_model::record::{AgentRecord, LoadRecord};
-use tare_model::verdict::{Finding, Grade, Reason};
-use tare_model::worker::AgentSpec;
+use tare_plan::load::LoadSpec;
+use tare_records::calls::TrialCalls;
+use tare_records::record::{AgentRecord, LoadRecord};
+use tare_records::verdict::{Finding, Grade, Reason};
+use tare_records::worker::AgentSpec;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval};
 
@@ -231,7 +231,7 @@ impl Measurement {
                 let mut processes = deployment.watched();
                 processes.append(&mut self.generator.watched);
                 return Some(AgentSpec {
-                    schema_version: tare_model::SCHEMA_VERSION,
+                    schema_version: tare_plan::SCHEMA_VERSION,
                     processes,
                     window_start_unix_ns,
                     window_ns,
@@ -311,7 +311,7 @@ impl Measurement {
         let (_, window) = self.agent.as_ref().filter(|_| self.calls_timed)?;
         match environment.calls(deployment).await {
             Ok(services) => Some(TrialCalls {
-                schema_version: tare_model::SCHEMA_VERSION,
+                schema_version: tare_plan::SCHEMA_VERSION,
                 window_start_unix_ns: window.window_start_unix_ns,
                 window_ns: window.window_ns,
                 services: services?,

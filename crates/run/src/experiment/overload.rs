@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::load::{LoadSpec, Mode};
-use tare_model::overload::{FoundCapacities, FoundCapacity};
-use tare_model::plan::{CapacityOf, Overload, Plan};
-use tare_model::trial::{Event, EventKind, TrialResult, block_order};
+use tare_plan::load::{LoadSpec, Mode};
+use tare_plan::trial::block_order;
+use tare_plan::{CapacityOf, Overload, Plan};
+use tare_records::overload::{FoundCapacities, FoundCapacity};
+use tare_records::trial::{Event, EventKind, TrialResult};
 
 use super::error::RunError;
 use crate::now::event;
@@ -32,7 +33,7 @@ pub(super) fn freeze(run: &RunDir) -> Result<Option<Event>, RunError> {
         }
     }
     let capacities = FoundCapacities {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         meshes: rates
             .into_iter()
             .map(|(mesh, found)| (mesh, median(found)))

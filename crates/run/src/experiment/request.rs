@@ -2,11 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tare_model::graph::{self, MixEndpoint, SYNTHETIC, Service};
-use tare_model::load::{Endpoint, GrpcCall, LoadSpec, Mode, Protocol};
-use tare_model::plan::{Load, LoadKind, Plan};
-use tare_model::trial::TrialSpec;
-use tare_model::worker::Upstream;
+use tare_plan::graph;
+use tare_plan::graph::{MixEndpoint, SYNTHETIC, Service};
+use tare_plan::load::{Endpoint, GrpcCall, LoadSpec, Mode, Protocol};
+use tare_plan::trial::TrialSpec;
+use tare_plan::{Load, LoadKind, Plan};
+use tare_records::worker::Upstream;
 
 use crate::environment::Deployed;
 use crate::instances::request_body;
@@ -119,7 +120,7 @@ fn bytes_field(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::graph::builtin;
+    use tare_plan::graph::builtin;
 
     fn of(protocol: graph::ServiceProtocol, path: &str, request_bytes: u32) -> Endpoint {
         let mut service = builtin("emojivoto").unwrap().services.remove(0);
@@ -142,7 +143,7 @@ mod tests {
             let text =
                 format!("workload: {{graph: emojivoto, mix: grpc}}\nmeshes: bare\nload: {load}");
             let none = |_: &str| Err(String::new());
-            let plan = tare_model::plan::resolve("p.yaml", &text, &[], &none).unwrap();
+            let plan = tare_plan::resolve("p.yaml", &text, &[], &none).unwrap();
             [true, false].map(|concurrent| streams(&plan.loads[0], concurrent))
         };
         assert_eq!(of("{rate: 100}"), [100, 1]);

@@ -1,8 +1,9 @@
 //! The loop over the trials of a run.
 
 use tare_analysis::disturbance;
-use tare_model::plan::{Blocks, Plan};
-use tare_model::trial::{self, EventKind, TrialResult, TrialSpec, block_order};
+use tare_plan::trial::{TrialSpec, block_order};
+use tare_plan::{Blocks, Plan};
+use tare_records::trial::{EventKind, TrialResult};
 use tokio::sync::watch;
 
 use super::error::{FAILURES_IN_A_ROW_MAX, RunError};
@@ -42,7 +43,7 @@ pub async fn run<E: Environment>(
     stop: watch::Receiver<bool>,
 ) -> Result<Outcome, RunError> {
     let plan: &Plan = &run.manifest().plan;
-    let order = trial::order(plan);
+    let order = tare_plan::trial::order(plan);
     let mut all = Trials {
         environment,
         run,
@@ -184,7 +185,7 @@ impl<E: Environment> Trials<'_, E> {
 
     /// Runs the profile trials. If one fails, the run continues without it.
     async fn profiles(&mut self) -> Result<Stopped, RunError> {
-        for spec in trial::profile_order(&self.run.manifest().plan) {
+        for spec in tare_plan::trial::profile_order(&self.run.manifest().plan) {
             if self.run.has(&spec) {
                 continue;
             }
@@ -241,7 +242,7 @@ impl<E: Environment> Trials<'_, E> {
 
     /// Whether a trial of this mesh was measured before.
     fn was_measured(&self, mesh: &str) -> bool {
-        let order = trial::order(&self.run.manifest().plan);
+        let order = tare_plan::trial::order(&self.run.manifest().plan);
         let mut of_mesh = order.iter().filter(|spec| spec.mesh.name == mesh);
         of_mesh.any(|spec| self.run.has(spec))
     }

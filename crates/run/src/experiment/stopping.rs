@@ -4,9 +4,10 @@
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::stopping;
 use tare_analysis::gate;
-use tare_model::plan::{Blocks, Plan};
-use tare_model::summary::Stopping;
-use tare_model::trial::{Event, EventKind, TrialSpec, block_order};
+use tare_plan::trial::{TrialSpec, block_order};
+use tare_plan::{Blocks, Plan};
+use tare_records::summary::Stopping;
+use tare_records::trial::{Event, EventKind};
 
 use crate::now::event;
 use crate::store::RunDir;

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tare_model::load::{Arrivals, LoadSpec, Mode, Trace};
-use tare_model::rng::Rng;
-use tare_model::trial::Resources;
-use tare_model::worker::Plane;
+use tare_plan::load::{Arrivals, LoadSpec, Mode, Trace};
+use tare_records::trial::Resources;
+use tare_records::worker::Plane;
+use tare_stats::rng::Rng;
 
 use super::error::RunError;
 use super::group::{RunningTrial, TrialContext};
@@ -138,7 +138,7 @@ pub(super) fn leave_out_each_other<'a>(resources: impl Iterator<Item = &'a mut R
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_model::trial::{MachineUse, MemoryKind, ProcessUse};
+    use tare_records::trial::{MachineUse, MemoryKind, ProcessUse};
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! Updates from the experiment to its observers.
 
-use tare_model::record::Progress;
-use tare_model::trial::{Event, TrialResult, TrialSpec};
+use tare_plan::trial::TrialSpec;
+use tare_records::record::Progress;
+use tare_records::trial::{Event, TrialResult};
 
 /// An update from the experiment.
 #[derive(Debug)]

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_model::layout::{self, Fingerprint};
-use tare_model::mesh::Platform;
-use tare_model::plan::{KubernetesSettings, Plan};
-use tare_model::trial::{Event, EventKind, TrialSpec};
+use tare_plan::mesh::Platform;
+use tare_plan::trial::TrialSpec;
+use tare_plan::{KubernetesSettings, Plan};
+use tare_records::layout;
+use tare_records::layout::Fingerprint;
+use tare_records::trial::{Event, EventKind};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

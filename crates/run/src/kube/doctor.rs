@@ -12,9 +12,9 @@ mod webhooks;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tare_model::graph::ServiceGraph;
-use tare_model::mesh::MeshKubernetes;
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::graph::ServiceGraph;
+use tare_plan::mesh::MeshKubernetes;
 
 use super::api::kinds::{Needed, POD, needed};
 use super::api::{ApiClient, ApiError, kubeconfig};

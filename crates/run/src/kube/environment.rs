@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use tare_model::churn::ChurnRecord;
-use tare_model::layout::Fingerprint;
-use tare_model::plan::Plan;
-use tare_model::trial::{Event, Proof, TrialSpec};
+use tare_plan::Plan;
+use tare_plan::trial::TrialSpec;
+use tare_records::churn::ChurnRecord;
+use tare_records::layout::Fingerprint;
+use tare_records::trial::{Event, Proof};
 
 use super::cluster::Cluster;
 use super::sampling::agents::{self, Sampled};

@@ -1,6 +1,6 @@
 //! Parsers of what a cluster and its user send.
 
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
 
 use super::api::{items, object};
 use super::application;

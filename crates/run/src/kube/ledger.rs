@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tare_model::mesh::MeshKubernetes;
-use tare_model::trial::{Event, EventKind};
+use tare_plan::mesh::MeshKubernetes;
+use tare_records::trial::{Event, EventKind};
 
 use super::api::kinds::{CONFIG_MAP, NAMESPACE, POD};
 use super::api::{ApiClient, ApiError};

@@ -1,7 +1,7 @@
 //! Finds and removes the objects that interrupted runs left on a cluster.
 
-use tare_model::plan::KubernetesSettings;
-use tare_model::trial::Event;
+use tare_plan::KubernetesSettings;
+use tare_records::trial::Event;
 
 use super::api::{ApiClient, kubeconfig};
 use super::detached;

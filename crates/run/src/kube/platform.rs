@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::mesh::{Mesh, MeshKubernetes, Platform};
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::{Mesh, MeshKubernetes, Platform};
 
 use super::api::kinds::SERVICE;
 use super::api::{ApiClient, ApiError};

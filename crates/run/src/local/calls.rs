@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use tare_model::calls::{CALLS_PATH, CallLatency, ServiceCalls, WINDOW_PATH};
-use tare_model::graph::ServiceProtocol;
+use tare_plan::graph::ServiceProtocol;
+use tare_records::calls::{CALLS_PATH, CallLatency, ServiceCalls, WINDOW_PATH};
 use tare_stats::{Histogram, WireError};
 
 use super::probe;

@@ -1,8 +1,8 @@
 //! Proofs by the counters of the sidecars: of the calls to TCP services, and of the load.
 
 use futures_util::future::join_all;
-use tare_model::graph::STORE_ECHO;
-use tare_model::trial::Proof;
+use tare_plan::graph::STORE_ECHO;
+use tare_records::trial::Proof;
 
 use super::LocalDeployment;
 use super::deploy::has_sidecars;
@@ -226,8 +226,8 @@ mod tests {
     use super::*;
     use crate::envoy::admin::parse_carried;
     use crate::local::topology::tests::workload;
-    use tare_model::graph::ServiceProtocol;
-    use tare_model::mesh::Placement;
+    use tare_plan::graph::ServiceProtocol;
+    use tare_plan::mesh::Placement;
 
     #[test]
     fn each_call_to_a_tcp_service_needs_its_bytes_in_both_sidecars() {

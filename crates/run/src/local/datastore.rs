@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
-use tare_model::graph::{Operation, STORE_ECHO, Service, Store};
-use tare_model::plan::Plan;
-use tare_model::trial::{Event, EventKind};
+use tare_plan::Plan;
+use tare_plan::graph::{Operation, STORE_ECHO, Service, Store};
+use tare_records::trial::{Event, EventKind};
 
 use super::Local;
 use super::child::{Launch, Process};

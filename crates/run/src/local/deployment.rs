@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tare_analysis::proxy_config;
-use tare_model::mesh::Mesh;
-use tare_model::plan::Workload;
-use tare_model::trial::{Event, EventKind, Proof};
-use tare_model::worker::{Upstream, WatchedProcess};
+use tare_plan::Workload;
+use tare_plan::mesh::Mesh;
+use tare_records::trial::{Event, EventKind, Proof};
+use tare_records::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
 
 use super::child::Process;

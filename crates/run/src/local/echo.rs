@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::future::join_all;
 use serde::Deserialize;
-use tare_model::graph::ServiceProtocol;
-use tare_model::worker::Upstream;
+use tare_plan::graph::ServiceProtocol;
+use tare_records::worker::Upstream;
 
 use super::probe::{self, ProbeError};
 use super::topology::{Pod, PodService, Sides, Topology};

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use futures_util::future::{join_all, try_join_all};
-use tare_model::calls::ANSWERED_PATH;
-use tare_model::mesh::{CounterProof, Feature, FeatureProof, Growth, Mesh, RequestProof};
-use tare_model::plan::Plan;
-use tare_model::trial::Proof;
+use tare_plan::Plan;
+use tare_plan::mesh::{CounterProof, Feature, FeatureProof, Growth, Mesh, RequestProof};
+use tare_records::calls::ANSWERED_PATH;
+use tare_records::trial::Proof;
 
 use super::probe::{self, ProbeError};
 use super::topology::{APPLICATION_PORT, Pod, Topology};
@@ -186,7 +186,7 @@ fn unread(found: &str) -> Proof {
 /// # Errors
 /// When the request fails.
 pub(super) async fn calls(at: SocketAddrV4) -> Result<u64, ProbeError> {
-    let http = tare_model::graph::ServiceProtocol::Http;
+    let http = tare_plan::graph::ServiceProtocol::Http;
     let response = probe::get_at(at, http, None, "service", ANSWERED_PATH).await?;
     let text = response.text();
     let unexpected =

@@ -34,11 +34,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_model::calls::ServiceCalls;
-use tare_model::layout::{Fingerprint, IdleCores};
-use tare_model::mesh::EnvoyProgram;
-use tare_model::plan::Plan;
-use tare_model::trial::{Event, EventKind, Proof, TrialSpec};
+use tare_plan::Plan;
+use tare_plan::mesh::EnvoyProgram;
+use tare_plan::trial::TrialSpec;
+use tare_records::calls::ServiceCalls;
+use tare_records::layout::{Fingerprint, IdleCores};
+use tare_records::trial::{Event, EventKind, Proof};
 
 use crate::environment::{
     Deployed as _, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,

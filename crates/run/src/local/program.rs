@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use tare_model::mesh::Mesh;
+use tare_plan::mesh::Mesh;
 
 use super::Local;
 use crate::environment::EnvironmentError;

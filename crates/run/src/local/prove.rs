@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 
 use futures_util::future::join_all;
-use tare_model::mesh::{Mtls, Placement};
-use tare_model::trial::Proof;
+use tare_plan::mesh::{Mtls, Placement};
+use tare_records::trial::Proof;
 use tokio::net::TcpStream;
 
 use super::LocalDeployment;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::process::Signal;
-use tare_model::trial::Proof;
+use tare_records::trial::Proof;
 use tokio::time::Instant;
 
 use super::LocalDeployment;

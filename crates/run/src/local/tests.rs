@@ -3,8 +3,8 @@
 use super::*;
 use std::net::{Ipv4Addr, TcpListener};
 
-use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings};
-use tare_model::plan::{EnvironmentKind, Margins};
+use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings};
+use tare_plan::{EnvironmentKind, Margins};
 
 fn local(temporary: &Path) -> Local {
     Local::new(LocalSettings {
@@ -18,7 +18,7 @@ fn local(temporary: &Path) -> Local {
 
 fn bare(instances: u32) -> Plan {
     Plan {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         name: "test".to_owned(),
         description: String::new(),
         environment: EnvironmentKind::Local,

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
-use tare_model::graph::{Service, ServiceGraph, ServiceProtocol, Store};
-use tare_model::mesh::{DataPlaneKind, External, Mesh, Placement};
-use tare_model::plan::Workload;
-use tare_model::worker::Upstream;
+use tare_plan::Workload;
+use tare_plan::graph::{Service, ServiceGraph, ServiceProtocol, Store};
+use tare_plan::mesh::{DataPlaneKind, External, Mesh, Placement};
+use tare_records::worker::Upstream;
 
 use super::identity::spiffe_id;
 use crate::envoy::config::Route;

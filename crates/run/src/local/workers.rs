@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tare_model::layout;
-use tare_model::worker::{Plane, WatchedProcess};
+use tare_records::layout;
+use tare_records::worker::{Plane, WatchedProcess};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -6,7 +6,7 @@ use std::{fs, io};
 use nix::errno::Errno;
 use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};
-use tare_model::record::HardwareCounts;
+use tare_records::record::HardwareCounts;
 
 use super::tree;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
-use tare_model::record::MachineSample;
+use tare_records::record::MachineSample;
 
 use super::run_queue::RunQueue;
 use super::{cgroup, parse};

@@ -13,8 +13,8 @@ use std::{fs, io};
 use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
-use tare_model::stacks::{Frame, ProcessStacks, SampledStack, StackSampling};
-use tare_model::worker::WatchedProcess;
+use tare_records::stacks::{Frame, ProcessStacks, SampledStack, StackSampling};
+use tare_records::worker::WatchedProcess;
 
 use super::container::Groups;
 use super::symbols::{self, Mapping, Symbols};
@@ -31,7 +31,7 @@ const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 
 /// Why stacks cannot be sampled on this machine, and what permits it; `None` if they can.
 pub(crate) fn prevented() -> Option<String> {
-    let error = open_all(tare_model::stacks::PERIOD_NS).err()?;
+    let error = open_all(tare_records::stacks::PERIOD_NS).err()?;
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     Some(words(&error, paranoid.trim()))
 }
@@ -252,7 +252,7 @@ fn named(process: &WatchedProcess, chains: Chains, names: &BTreeMap<u64, Frame>)
 mod tests {
     use super::*;
     use std::time::Instant;
-    use tare_model::worker::Plane;
+    use tare_records::worker::Plane;
 
     fn frame(function: Option<&str>, module: Option<&str>) -> Frame {
         Frame {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use tare_model::stacks::Frame;
+use tare_records::stacks::Frame;
 
 /// Finds the names of functions, and keeps the symbol tables that it has read.
 pub(super) struct Symbols(Symbolizer);

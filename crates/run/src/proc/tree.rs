@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tare_model::signals;
+use tare_records::signals;
 
 use super::parse;
 use super::read::{Counts, Process, Usage, tick_ns};

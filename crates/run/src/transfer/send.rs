@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tare_model::layout::PARTIAL_PREFIX;
+use tare_records::layout::PARTIAL_PREFIX;
 
 use super::{Header, ListDigest, REQUEST_BYTES_MAX, Request};
 use crate::image::sha256;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tare_model::mesh::Mtls;
-use tare_model::plan::{Plan, resolve};
-use tare_model::trial::EventKind;
-use tare_model::worker::Plane;
+use tare_plan::mesh::Mtls;
+use tare_plan::{Plan, resolve};
+use tare_records::trial::EventKind;
+use tare_records::worker::Plane;
 use tare_run::environment::{Deployed as _, Environment as _, Phase};
 use tare_run::kube::{mesh_role, role_yaml};
 

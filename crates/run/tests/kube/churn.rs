@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tare_model::churn::ChurnRecord;
-use tare_model::plan::{Plan, resolve};
-use tare_model::trial::EventKind;
-use tare_model::worker::Plane;
+use tare_plan::{Plan, resolve};
+use tare_records::churn::ChurnRecord;
+use tare_records::trial::EventKind;
+use tare_records::worker::Plane;
 use tare_run::environment::{Environment, WorkerSpec};
 use tare_run::kube::role_yaml;
 

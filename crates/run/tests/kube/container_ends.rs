@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tare_model::trial::EventKind;
+use tare_records::trial::EventKind;
 use tare_run::environment::{Deployed, Environment, Phase};
 
 use crate::server::{Server, World};

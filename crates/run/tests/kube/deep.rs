@@ -1,7 +1,7 @@
 //! `tare doctor --deep` with a simulated API server: each fault is injected once, and named.
 
 use serde_json::json;
-use tare_model::plan::Plan;
+use tare_plan::Plan;
 use tare_run::environment::Environment as _;
 use tare_run::kube::doctor::{Check, examine_deep};
 use tare_run::kube::{clean, deep_role_yaml, role_yaml};

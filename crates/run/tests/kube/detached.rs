@@ -4,7 +4,7 @@ use std::future::{pending, ready};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
 use tare_run::environment::Environment as _;
 use tare_run::kube::detached::{Attached, DetachedRun, Volume, attach, create, fetch};
 use tare_run::kube::{Kubernetes, clean, leftovers, role_yaml};
@@ -18,7 +18,7 @@ const ID: &str = "20260101-000000-sim";
 
 fn run(server: &Server) -> DetachedRun {
     DetachedRun {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         id: ID.to_owned(),
         started_unix_ns: 1,
         plan: plan(server, 1, INJECTED),

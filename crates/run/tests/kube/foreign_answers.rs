@@ -5,8 +5,8 @@ use std::future::{pending, ready};
 use std::time::Duration;
 
 use serde_json::json;
-use tare_model::mesh::known_parts;
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::known_parts;
 use tare_run::environment::Environment as _;
 use tare_run::kube::detached::{attach, fetch};
 use tare_run::kube::observe::{Options, observe};

@@ -1,8 +1,8 @@
 //! Meshes whose load enters through a gateway.
 
-use tare_model::plan::Plan;
-use tare_model::trial::Proof;
-use tare_model::worker::Plane;
+use tare_plan::Plan;
+use tare_records::trial::Proof;
+use tare_records::worker::Plane;
 use tare_run::environment::{Deployed as _, Environment as _, EnvironmentError, Phase};
 use tare_run::kube::mesh_role;
 

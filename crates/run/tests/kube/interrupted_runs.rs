@@ -3,8 +3,8 @@
 use std::future::Future as _;
 use std::task::Poll;
 
-use tare_model::plan::Plan;
-use tare_model::trial::EventKind;
+use tare_plan::Plan;
+use tare_records::trial::EventKind;
 use tare_run::environment::{Environment as _, EnvironmentError};
 use tare_run::kube::{Kubernetes, clean, leftovers};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tare_model::trial::EventKind;
+use tare_records::trial::EventKind;
 use tare_run::environment::Environment as _;
 
 use super::server::Server;
@@ -59,7 +59,7 @@ async fn many_generators_share_one_specification() {
     let mut deployment = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap();
-    let load = tare_model::load::LoadSpec {
+    let load = tare_plan::load::LoadSpec {
         connections: 64,
         ..super::load()
     };

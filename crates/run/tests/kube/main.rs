@@ -27,10 +27,11 @@ use std::path::Path;
 use simulated::rbac::Roles;
 use simulated::server::Server;
 use simulated::{rbac, server};
-use tare_model::load::{Arrivals, Endpoint, LoadSpec, Mode};
-use tare_model::plan::{KubernetesSettings, Plan, resolve};
-use tare_model::trial::{EventKind, order};
-use tare_model::worker::AgentSpec;
+use tare_plan::load::{Arrivals, Endpoint, LoadSpec, Mode};
+use tare_plan::trial::order;
+use tare_plan::{KubernetesSettings, Plan, resolve};
+use tare_records::trial::EventKind;
+use tare_records::worker::AgentSpec;
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, Worker, WorkerSpec};
 use tare_run::kube::{Kubernetes, role_yaml};
 
@@ -322,7 +323,7 @@ fn agent_spec(
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
     AgentSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         processes: deployment.watched(),
         window_start_unix_ns: now.as_nanos() as u64 + lead_ms * 1_000_000,
         window_ns: window_ms * 1_000_000,

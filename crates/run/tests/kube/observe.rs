@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tare_model::mesh::known_parts;
-use tare_model::observation::{Observation, Part};
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::known_parts;
+use tare_records::observation::{Observation, Part};
 use tare_run::environment::EnvironmentError;
 use tare_run::kube::observe::{Options, observe, observe_role_yaml};
 

@@ -1,7 +1,7 @@
 //! What a run may install and remove on a cluster that is not empty.
 
 use serde_json::{Value, json};
-use tare_model::trial::EventKind;
+use tare_records::trial::EventKind;
 use tare_run::environment::Environment as _;
 use tare_run::kube::clean;
 use tare_run::kube::doctor::{self, Check};

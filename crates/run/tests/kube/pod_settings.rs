@@ -1,8 +1,8 @@
 //! Settings of pods and namespaces, and clusters with IPv6.
 
 use serde_json::{Value, json};
-use tare_model::plan::PodSettings;
-use tare_model::worker::WorkloadSpec;
+use tare_plan::PodSettings;
+use tare_records::worker::WorkloadSpec;
 use tare_run::environment::{Deployed as _, Environment as _, Phase, WorkerSpec};
 
 use super::server::Server;

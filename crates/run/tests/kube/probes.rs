@@ -1,7 +1,7 @@
 //! Proofs by probes: a pod outside the mesh sends the requests.
 
-use tare_model::mesh::Mtls;
-use tare_model::trial::Proof;
+use tare_plan::mesh::Mtls;
+use tare_records::trial::Proof;
 use tare_run::environment::{Environment as _, EnvironmentError, Phase};
 
 use crate::server::{Server, World};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tare_analysis::LoadStream;
-use tare_model::plan::Plan;
-use tare_model::trial::{Event, EventKind};
+use tare_plan::Plan;
+use tare_records::trial::{Event, EventKind};
 use tare_run::environment::{Environment, WorkerSpec};
 use tare_run::kube::Kubernetes;
 

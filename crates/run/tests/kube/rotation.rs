@@ -1,7 +1,7 @@
 //! Records that a log has lost are read again from the worker, through a forwarded port.
 
 use tare_analysis::LoadStream;
-use tare_model::trial::{Event, EventKind};
+use tare_records::trial::{Event, EventKind};
 use tare_run::environment::{Environment, WorkerSpec};
 use tare_run::kube::role_yaml;
 

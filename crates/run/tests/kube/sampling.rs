@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use tare_analysis::AgentStream;
-use tare_model::plan::{Plan, SamplingSource};
-use tare_model::trial::{Event, EventKind, Resources};
-use tare_model::worker::Plane;
+use tare_plan::{Plan, SamplingSource};
+use tare_records::trial::{Event, EventKind, Resources};
+use tare_records::worker::Plane;
 use tare_run::environment::{Environment, Phase, WorkerSpec};
 use tare_run::kube::role_yaml;
 

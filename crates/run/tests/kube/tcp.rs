@@ -1,7 +1,7 @@
 //! Services whose protocol is `tcp`.
 
 use serde_json::json;
-use tare_model::plan::resolve;
+use tare_plan::resolve;
 use tare_run::environment::{Environment as _, Phase};
 
 use super::server::Server;

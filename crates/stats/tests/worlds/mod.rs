@@ -4,8 +4,8 @@
 //! what the world adds. The true value of a percentile is the median over all runs of the world.
 #![allow(dead_code, reason = "each test uses a part of the module")]
 
-use tare_model::rng::Rng;
 use tare_stats::Histogram;
+use tare_stats::rng::Rng;
 use tare_stats::special::{normal_below, normal_quantile};
 
 /// Responses of a run.

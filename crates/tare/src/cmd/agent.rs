@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tare_model::worker::AgentSpec;
+use tare_records::worker::AgentSpec;
 
 use super::input::SpecFile;
 use crate::terminal::raw_out;

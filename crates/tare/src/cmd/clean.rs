@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use tare_model::plan::KubernetesSettings;
-use tare_model::trial::EventKind;
+use tare_plan::KubernetesSettings;
+use tare_records::trial::EventKind;
 use tare_run::kube;
 
 use super::exit;

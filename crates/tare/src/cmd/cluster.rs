@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use tare_files::DOCUMENT_BYTES_MAX;
-use tare_model::mesh;
-use tare_model::plan::{EnvironmentKind, KubernetesSettings, Plan};
+use tare_plan::mesh;
+use tare_plan::{EnvironmentKind, KubernetesSettings, Plan};
 
 /// Flags that select clusters and their settings.
 #[derive(clap::Args)]
@@ -116,7 +116,7 @@ impl Flags {
 
 fn merged(settings: &KubernetesSettings, path: &Path) -> anyhow::Result<KubernetesSettings> {
     let text = tare_files::read_text(path, DOCUMENT_BYTES_MAX)?;
-    let overlay = tare_model::plan::yaml_to_json(&path.display().to_string(), &text)
+    let overlay = tare_plan::yaml_to_json(&path.display().to_string(), &text)
         .map_err(|problems| anyhow::anyhow!("{problems}"))?;
     let mut whole = serde_json::to_value(settings)?;
     mesh::merge(&mut whole, &overlay);

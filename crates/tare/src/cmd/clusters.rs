@@ -9,10 +9,10 @@ use anyhow::{Context as _, bail};
 use futures_util::future::join_all;
 use indicatif::MultiProgress;
 use tare_files::DOCUMENT_BYTES_MAX;
-use tare_model::layout;
-use tare_model::plan::EnvironmentKind;
-use tare_model::summary::clusters::{ClusterRun, ClustersManifest};
-use tare_model::trial::order;
+use tare_plan::EnvironmentKind;
+use tare_plan::trial::order;
+use tare_records::layout;
+use tare_records::summary::clusters::{ClusterRun, ClustersManifest};
 use tare_run::kube::{Kubernetes, server};
 use tokio::sync::watch;
 
@@ -59,7 +59,7 @@ impl Clusters {
             });
         }
         let manifest = ClustersManifest {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             id: start.id,
             started_unix_ns: start.started_unix_ns,
             plan,

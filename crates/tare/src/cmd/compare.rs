@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::compare::threshold::{Threshold, responses_needed};
-use tare_model::summary::comparison::{ComparedCell, Comparison, JudgedBy, ThresholdResult};
+use tare_records::summary::comparison::{ComparedCell, Comparison, JudgedBy, ThresholdResult};
 use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
 
 use super::exit;

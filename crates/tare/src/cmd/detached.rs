@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Subcommand;
-use tare_model::layout;
+use tare_records::layout;
 use tare_run::kube::detached::{DetachedRun, Inside, write_kubeconfig};
 use tare_run::transfer;
 use tokio::sync::watch;
@@ -64,10 +64,10 @@ fn orchestrate(spec: &Path, data: &Path, account: &Path) -> anyhow::Result<ExitC
     let run: DetachedRun = serde_json::from_slice(&super::input::read(spec)?)
         .with_context(|| format!("invalid {}", spec.display()))?;
     ensure!(
-        run.schema_version == tare_model::SCHEMA_VERSION,
+        run.schema_version == tare_plan::SCHEMA_VERSION,
         "found a run of schema version {}, expected {}: the image needs the version of tare that started the run",
         run.schema_version,
-        tare_model::SCHEMA_VERSION
+        tare_plan::SCHEMA_VERSION
     );
     let stop = stop_on_signal(STOPPING)?;
     find_cluster(account)?;

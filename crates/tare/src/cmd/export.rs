@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use tare_model::load::masked;
-use tare_model::summary::Summary;
+use tare_plan::load::masked;
+use tare_records::summary::Summary;
 use tare_report::export::{self, Export, Format, metrics, push};
 use tare_report::{LoadedRun, load_run, summarise};
 

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use tare_analysis::{figures, gate as rule};
-use tare_model::mesh::{DataPlaneKind, Mesh, name_and_version};
-use tare_model::plan::{self, GateMeshes, Plan};
-use tare_model::summary::{GateOutcome, Summary};
-use tare_model::units::{format_duration_ns, parse_duration};
+use tare_plan as plan;
+use tare_plan::mesh::{DataPlaneKind, Mesh, name_and_version};
+use tare_plan::units::{format_duration_ns, parse_duration};
+use tare_plan::{GateMeshes, Plan};
+use tare_records::summary::{GateOutcome, Summary};
 use tare_report::{render_gate_junit, render_gate_markdown};
 use tare_stats::{CONFIDENCE, power};
 

@@ -6,8 +6,8 @@ use anyhow::bail;
 use prost_reflect::{DynamicMessage, MethodDescriptor, SerializeOptions};
 use tare_load::tls::http2_peer;
 use tare_load::{host_port, without_zone};
-use tare_model::load::Streaming;
-use tare_model::load::transport::TlsSpec;
+use tare_plan::load::Streaming;
+use tare_plan::load::transport::TlsSpec;
 
 use super::input::Headers;
 use super::tls::TlsArgs;

@@ -12,8 +12,10 @@ use tare_analysis::figures;
 use tare_analysis::formats::families::openmetrics;
 use tare_analysis::formats::rfc3339;
 use tare_analysis::history::{ENTRIES_LASTING, series};
-use tare_model::history::{ChangeKind, HistoryChange, HistoryEntry, HistorySeries, is_throughput};
-use tare_model::plan::Margins;
+use tare_plan::Margins;
+use tare_records::history::{
+    ChangeKind, HistoryChange, HistoryEntry, HistorySeries, is_throughput,
+};
 use tare_report::{
     HistoryDir, HistoryError, entries_min, export, render_badge, render_history,
     render_history_page,

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use tare_analysis::formats::About;
-use tare_model::load::{LoadSpec, Pace, masked};
-use tare_model::record::{Hello, LoadRecord, Progress};
-use tare_model::units::{parse_duration, parse_rate};
-use tare_model::writer::RecordWriter;
+use tare_plan::load::{LoadSpec, Pace, masked};
+use tare_plan::units::{parse_duration, parse_rate};
+use tare_records::record::{Hello, LoadRecord, Progress};
+use tare_records::writer::RecordWriter;
 
 use super::exit;
 use super::input::{Headers, one_of, read_input};

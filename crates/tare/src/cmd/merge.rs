@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use tare_analysis::formats::About;
 use tare_analysis::streams::merge::{self, Part};
-use tare_model::load::merge::{Merged, MergedGenerator};
-use tare_model::units::format_duration_ns;
+use tare_plan::units::format_duration_ns;
+use tare_records::load::merge::{Merged, MergedGenerator};
 
 use super::input::read_text;
 use super::load::text;

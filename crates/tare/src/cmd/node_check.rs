@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tare_model::node_check::NodeCheckSpec;
+use tare_records::node_check::NodeCheckSpec;
 use tare_run::node_check::{Place, run as check};
 
 use super::input::SpecFile;

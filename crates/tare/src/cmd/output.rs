@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use tare_model::layout;
-use tare_model::summary::Summary;
-use tare_model::text::is_hidden;
-use tare_model::verdict::Grade;
+use tare_plan::text::is_hidden;
+use tare_records::layout;
+use tare_records::summary::Summary;
+use tare_records::verdict::Grade;
 use tare_report::render_table;
 
 use super::exit;

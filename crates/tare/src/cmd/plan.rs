@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use tare_analysis::figures;
-use tare_model::plan::{self, Design, Load, LoadKind, Plan, Sweep, TEXT_BYTES_MAX};
-use tare_model::units::{format_duration_ns, format_rate};
+use tare_plan as plan;
+use tare_plan::units::{format_duration_ns, format_rate};
+use tare_plan::{Design, Load, LoadKind, Plan, Sweep, TEXT_BYTES_MAX};
 use tare_run::requirements::{self, Places};
 
 use super::output::{Output, json, print};

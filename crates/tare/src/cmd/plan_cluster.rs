@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use tare_model::actions::{Action, ClusterActions};
+use tare_records::actions::{Action, ClusterActions};
 use tare_run::kube::actions::actions;
 
 use super::cluster::Flags;

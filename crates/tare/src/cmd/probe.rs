@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tare_model::probe::ProbeSpec;
+use tare_records::probe::ProbeSpec;
 
 use super::input::SpecFile;
 use crate::terminal::raw_out;

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use tare_analysis::formats::hlog::{self, Seconds};
 use tare_analysis::formats::{self, About};
-use tare_model::load::LoadResult;
-use tare_model::record::LoadRecord;
+use tare_records::load::LoadResult;
+use tare_records::record::LoadRecord;
 use tare_stats::Histogram;
 
 pub(crate) use tare_report::export::Format;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use tare_model::schemas;
+use tare_records::schemas;
 
 use super::output::{json, print};
 

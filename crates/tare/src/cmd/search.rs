@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use tare_analysis::search::{Driver, Goal};
 use tare_load::verdict::unreachable;
-use tare_model::SCHEMA_VERSION;
-use tare_model::load::Objective;
-use tare_model::load::search::{
-    SearchEnd, SearchLimit, SearchLimits, SearchResult, SearchSetting, SearchStep,
-};
-use tare_model::units::{format_rate, parse_duration, parse_rate};
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::load::Objective;
+use tare_plan::load::search::{SearchLimits, SearchSetting};
+use tare_plan::units::{format_rate, parse_duration, parse_rate};
+use tare_records::search::{SearchEnd, SearchLimit, SearchResult, SearchStep};
 
 use super::{exit, load};
 

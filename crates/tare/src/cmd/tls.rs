@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tare_model::load::transport::{TlsSpec, TlsVersion};
+use tare_plan::load::transport::{TlsSpec, TlsVersion};
 
 use super::input::{one_of, read_text};
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tare_model::watch::WatchSpec;
+use tare_records::watch::WatchSpec;
 
 use super::input::SpecFile;
 use crate::terminal::raw_out;

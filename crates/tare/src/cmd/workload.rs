@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
-use tare_model::plan::graph_of_file;
-use tare_model::worker::WorkloadSpec;
+use tare_plan::graph;
+use tare_plan::graph::{ServiceGraph, ServiceProtocol};
+use tare_plan::graph_of_file;
+use tare_records::worker::WorkloadSpec;
 use tare_workload::LocalInstance;
 
 use super::input::read_text;

@@ -9,8 +9,8 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use protox::file::{
     ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver,
 };
-use tare_model::load::Streaming;
-use tare_model::nearest;
+use tare_plan::load::Streaming;
+use tare_plan::nearest;
 
 mod connector;
 mod encode;

@@ -9,7 +9,7 @@ use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{DescriptorError, DescriptorPool};
 use tare_load::tls::{TlsPeer, explained};
-use tare_model::innermost;
+use tare_plan::innermost;
 use tonic::codegen::http::uri::{InvalidUri, PathAndQuery};
 use tonic::metadata::{MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use tare_model::units::format_rate;
+use tare_plan::units::format_rate;
 use tare_run::experiment::Update;
 use tokio::sync::broadcast;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use tare_model::layout::RunManifest;
+use tare_records::layout::RunManifest;
 
 use crate::judged::read;
 use crate::{assert_weighed, left_behind, tare};

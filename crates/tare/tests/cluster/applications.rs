@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use serde_json::{Value, json};
-use tare_model::trial::{Event, EventKind, TrialResult};
+use tare_records::trial::{Event, EventKind, TrialResult};
 
 use crate::account::Account;
 use crate::judged::{exit_code, judged, read};

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tare_model::churn::ChurnRecord;
-use tare_model::trial::TrialResult;
-use tare_model::worker::Plane;
+use tare_records::churn::ChurnRecord;
+use tare_records::trial::TrialResult;
+use tare_records::worker::Plane;
 
 use crate::account::Account;
 use crate::judged::{exit_code, judged, read};

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tare_model::observation::{Observation, Part, Usage};
-use tare_model::worker::Plane;
+use tare_records::observation::{Observation, Part, Usage};
+use tare_records::worker::Plane;
 
 use crate::account::Account;
 use crate::judged::{exit_code, judged};

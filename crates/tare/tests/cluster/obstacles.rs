@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tare_model::trial::{Event, EventKind};
+use tare_records::trial::{Event, EventKind};
 
 use crate::judged::judged;
 use crate::kubectl::kubectl;

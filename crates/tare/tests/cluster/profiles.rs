@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use tare_analysis::formats::pprof;
-use tare_model::worker::Plane;
+use tare_records::worker::Plane;
 
 use crate::judged::judged;
 use crate::kubectl::kubectl;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tare_model::plan::yaml_to_json;
-use tare_model::summary::{GateOutcome, Summary, TrialStatus};
+use tare_plan::yaml_to_json;
+use tare_records::summary::{GateOutcome, Summary, TrialStatus};
 
 use crate::kubectl::kubectl;
 use crate::site::{Site, program, read, testbed, wait};

@@ -17,9 +17,9 @@ use kubectl::kubectl;
 use site::{
     Site, events, expect_event, has, kill, pods, program, read, testbed, wait, wait_for_end,
 };
-use tare_model::summary::Summary;
-use tare_model::trial::{EventKind, ProcessUse, TrialResult};
-use tare_model::verdict::{Grade, Reason};
+use tare_records::summary::Summary;
+use tare_records::trial::{EventKind, ProcessUse, TrialResult};
+use tare_records::verdict::{Grade, Reason};
 
 /// Number of planned requests: 10 s at 40 rps.
 const PLANNED: u64 = 400;
@@ -53,10 +53,10 @@ fn istio_first() -> u64 {
              meshes: [bare, istio/minimal]\nload: {{rate: 1, connections: 1, duration: 1s}}\nrepeats: 1\nseed: {seed}\n"
         );
         let none = |_: &str| Err("no file".to_owned());
-        tare_model::plan::resolve("x", &text, &[], &none).unwrap_or_else(|e| panic!("{e}"))
+        tare_plan::resolve("x", &text, &[], &none).unwrap_or_else(|e| panic!("{e}"))
     };
     (1..100)
-        .find(|seed| tare_model::trial::order(&plan(*seed))[0].mesh.name != "bare")
+        .find(|seed| tare_plan::trial::order(&plan(*seed))[0].mesh.name != "bare")
         .unwrap()
 }
 

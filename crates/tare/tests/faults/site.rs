@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::kubectl::kubectl;
 use rustix::process::{Pid, Signal, kill_process};
-use tare_model::trial::{Event, EventKind, TrialResult};
-use tare_model::verdict::Reason;
+use tare_records::trial::{Event, EventKind, TrialResult};
+use tare_records::verdict::Reason;
 
 /// Time limit, longer than any phase takes on a busy machine with two cores.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::trial::{Event, EventKind, ProcessUse, TrialResult};
-use tare_model::verdict::{Grade, Reason};
+use tare_records::trial::{Event, EventKind, ProcessUse, TrialResult};
+use tare_records::verdict::{Grade, Reason};
 
 use crate::kubectl::kubectl;
 use crate::site::{Site, expect_event, has, pods, testbed, wait};

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use tare_model::load::{Arrivals, Pace};
-use tare_model::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
-use tare_model::plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Workload};
-use tare_model::trial::{Proof, TrialSpec};
+use tare_plan::load::{Arrivals, Pace};
+use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
+use tare_plan::trial::TrialSpec;
+use tare_plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Workload};
+use tare_records::trial::Proof;
 use tare_run::environment::{Deployed, Environment};
 use tare_run::envoy::install;
 use tare_run::local::probe;
@@ -59,7 +60,7 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         "mixes": [{"name": "default", "endpoints": [{"name": "home", "service": "front", "path": "/"}]}],
     });
     Plan {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         name: "test".to_owned(),
         description: String::new(),
         environment: EnvironmentKind::Local,
@@ -119,7 +120,7 @@ impl Bench {
         plan.workload.graph = serde_json::from_str(&text).unwrap();
         for service in &mut plan.workload.graph.services {
             if only.is_none_or(|only| only == service.name) {
-                service.protocol = tare_model::graph::ServiceProtocol::Tcp;
+                service.protocol = tare_plan::graph::ServiceProtocol::Tcp;
             }
         }
         plan.workload.graph.validate().unwrap();
@@ -147,7 +148,7 @@ impl Bench {
     }
 
     pub(crate) fn trial(&self) -> TrialSpec {
-        tare_model::trial::order(&self.plan).remove(0)
+        tare_plan::trial::order(&self.plan).remove(0)
     }
 
     pub(crate) async fn deploy(&mut self) -> LocalDeployment {
@@ -171,7 +172,7 @@ pub(crate) async fn send(deployment: &LocalDeployment, requests: u32) {
     for target in deployment.targets().values() {
         let address = target.connect.parse().unwrap();
         for _ in 0..requests {
-            let protocol = tare_model::graph::ServiceProtocol::Http;
+            let protocol = tare_plan::graph::ServiceProtocol::Http;
             let response = probe::get_at(address, protocol, None, &target.authority, "/").await;
             assert_eq!(response.unwrap().status, 200);
         }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tare_model::graph::ServiceProtocol;
-use tare_model::layout::CONFIG;
-use tare_model::trial::{EventKind, Resources};
-use tare_model::worker::{AgentSpec, Plane};
+use tare_plan::graph::ServiceProtocol;
+use tare_records::layout::CONFIG;
+use tare_records::trial::{EventKind, Resources};
+use tare_records::worker::{AgentSpec, Plane};
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, WorkerSpec};
 use tare_run::local::{LocalDeployment, probe};
 
@@ -155,7 +155,7 @@ async fn sampled(bench: &mut Bench, deployment: &mut LocalDeployment) -> Option<
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
     let spec = AgentSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         processes: deployment.watched(),
         window_start_unix_ns: now.as_nanos() as u64 + 300_000_000,
         window_ns: 1_200_000_000,
@@ -215,7 +215,7 @@ async fn a_dropped_worker_ends() {
     let mut bench = Bench::new(bare(), 1).await;
     let mut deployment = bench.deploy().await;
     let spec = AgentSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         processes: Vec::new(),
         window_start_unix_ns: u64::MAX / 4,
         window_ns: 1_000_000_000,

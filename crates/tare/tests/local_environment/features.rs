@@ -1,10 +1,11 @@
 //! The features of sidecars with real Envoys: each is on in its own trial and off in that of plain
 //! sidecars.
 
-use tare_model::mesh::Mesh;
-use tare_model::plan::{self, Plan};
-use tare_model::trial::Proof;
-use tare_model::worker::Plane;
+use tare_plan as plan;
+use tare_plan::Plan;
+use tare_plan::mesh::Mesh;
+use tare_records::trial::Proof;
+use tare_records::worker::Plane;
 use tare_run::environment::{Deployed, Environment, Phase};
 
 use crate::bench::{Bench, all_hold, claims, envoy, send};
@@ -32,8 +33,8 @@ async fn proofs(mesh: Mesh) -> Vec<Proof> {
     let mut bench = Bench::new(mesh, 1).await;
     let others = shipped().meshes.into_iter();
     bench.plan.meshes.extend(others.filter(|m| m.name != HTTP2));
-    let trial = tare_model::trial::order(&bench.plan);
-    let own = |t: &&tare_model::trial::TrialSpec| t.mesh == bench.plan.meshes[0];
+    let trial = tare_plan::trial::order(&bench.plan);
+    let own = |t: &&tare_plan::trial::TrialSpec| t.mesh == bench.plan.meshes[0];
     let trial = trial.iter().find(own).unwrap().clone();
     let dir = bench.dir.path().join("trial");
     let mut deployment = bench.local.deploy(&bench.plan, &trial, &dir).await.unwrap();

@@ -4,10 +4,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tare_model::layout::{CONFIG, LOGS};
-use tare_model::mesh::{DataPlaneKind, Mesh, Placement};
-use tare_model::record::ProxySettings;
-use tare_model::trial::{Event, EventKind, Proof};
+use tare_plan::mesh::{DataPlaneKind, Mesh, Placement};
+use tare_records::layout::{CONFIG, LOGS};
+use tare_records::record::ProxySettings;
+use tare_records::trial::{Event, EventKind, Proof};
 use tare_run::environment::{Deployed, Environment, Phase};
 use tare_run::envoy::install;
 use tare_run::local::probe;
@@ -236,7 +236,7 @@ async fn load_that_bypasses_the_tcp_proxies_is_found() {
     all_hold(&before.unwrap());
     // Send requests to the applications without any sidecar.
     let config = std::fs::read_to_string(bench.folder(CONFIG).join("shop-0-front.json")).unwrap();
-    let protocol = tare_model::graph::ServiceProtocol::Tcp;
+    let protocol = tare_plan::graph::ServiceProtocol::Tcp;
     for _ in 0..3 {
         let response = probe::get_at(application(&config), protocol, None, "front.shop-0", "/");
         assert_eq!(response.await.unwrap().status, 200);
@@ -355,7 +355,7 @@ async fn a_mesh_runs_the_envoy_that_it_names() {
     );
     executable(&program, &script);
     let mut mesh = envoy();
-    let named = tare_model::mesh::EnvoyProgram::new(program.to_str().unwrap());
+    let named = tare_plan::mesh::EnvoyProgram::new(program.to_str().unwrap());
     mesh.settings.envoy = Some(named.unwrap());
     let mut bench = Bench::new(mesh, 1).await;
     let mut deployment = bench.deploy().await;
@@ -409,7 +409,7 @@ async fn a_server_with_another_identity_is_refused() {
         let request = || {
             probe::get_at(
                 address,
-                tare_model::graph::ServiceProtocol::Http,
+                tare_plan::graph::ServiceProtocol::Http,
                 None,
                 &target.authority,
                 "/",
@@ -451,7 +451,7 @@ async fn load_that_bypasses_the_sidecars_is_found() {
     // Send requests directly to the application, at the IP address of its sidecar and its own port.
     let config = std::fs::read_to_string(bench.folder(CONFIG).join("shop-0-front.json")).unwrap();
     let address = application(&config);
-    let protocol = tare_model::graph::ServiceProtocol::Http;
+    let protocol = tare_plan::graph::ServiceProtocol::Http;
     for _ in 0..3 {
         let response = probe::get_at(address, protocol, None, "front.shop-0", "/").await;
         assert_eq!(response.unwrap().status, 200);

@@ -4,9 +4,9 @@ use std::net::SocketAddrV4;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use tare_model::calls::ServiceCalls;
-use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::{Mesh, Placement};
+use tare_plan::graph::ServiceProtocol;
+use tare_plan::mesh::{Mesh, Placement};
+use tare_records::calls::ServiceCalls;
 use tare_run::environment::{Deployed, Environment, Phase};
 use tare_run::local::{LocalDeployment, probe};
 

@@ -12,12 +12,13 @@ use serde::de::DeserializeOwned;
 use tare_analysis::judge::{Evidence, judge};
 use tare_analysis::{disturbance, disturbed_steps};
 use tare_load::verdict::assess;
-use tare_model::capacity::CapacityStep;
-use tare_model::layout::{self, RunManifest};
-use tare_model::plan::EnvironmentKind;
-use tare_model::summary::{Summary, TrialRow, TrialStatus};
-use tare_model::trial::{Event, EventKind, TrialResult};
-use tare_model::verdict::{Cause, Finding, Grade, Reason, Verdict};
+use tare_plan::EnvironmentKind;
+use tare_records::capacity::CapacityStep;
+use tare_records::layout;
+use tare_records::layout::RunManifest;
+use tare_records::summary::{Summary, TrialRow, TrialStatus};
+use tare_records::trial::{Event, EventKind, TrialResult};
+use tare_records::verdict::{Cause, Finding, Grade, Reason, Verdict};
 
 /// Reasons of invalid trials that only a busy host can cause, neither tare nor a mesh.
 const OF_THE_HOST: [Reason; 7] = [

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tare_model::trial::TrialResult;
+use tare_records::trial::TrialResult;
 
 use crate::judged::{exit_code, judged, read};
 

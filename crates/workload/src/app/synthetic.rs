@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use hyper::Method;
 use hyper::body::Bytes;
 use hyper::http::uri::PathAndQuery;
-use tare_model::graph::{Call, Service, ServiceEndpoint};
-use tare_model::rng::Rng;
+use tare_plan::graph::{Call, Service, ServiceEndpoint};
+use tare_stats::rng::Rng;
 
 use crate::error::WorkloadError;
 use crate::protocol::grpc::{Payload, synthetic_path};

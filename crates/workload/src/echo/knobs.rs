@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
-use tare_model::units::{parse_bytes, parse_duration};
+use tare_plan::units::{parse_bytes, parse_duration};
 use tonic::Code;
 
 use super::choice::Choice;

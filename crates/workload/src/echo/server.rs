@@ -7,7 +7,7 @@ use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tare_model::limits::THREADS_MAX;
+use tare_plan::limits::THREADS_MAX;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;

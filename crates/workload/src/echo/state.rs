@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tare_model::rng::Rng;
+use tare_stats::rng::Rng;
 
 use super::knobs::{Drawn, Knobs};
 use super::metrics::Metrics;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::{Request, Response, StatusCode, Version};
-use tare_model::graph::SYNTHETIC;
+use tare_plan::graph::SYNTHETIC;
 use tonic::body::Body;
 
 use crate::app::messages;

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 
-use tare_model::calls::{CALLS_PATH, WINDOW_PATH};
+use tare_records::calls::{CALLS_PATH, WINDOW_PATH};
 
 use crate::app::Synthetic;
 use crate::calls::Timed;

@@ -10,7 +10,7 @@ use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
-use tare_model::graph::ServiceProtocol;
+use tare_plan::graph::ServiceProtocol;
 use tonic::Status;
 
 use crate::node::Node;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use hyper::body::{Bytes, Incoming};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response};
-use tare_model::graph::SYNTHETIC;
+use tare_plan::graph::SYNTHETIC;
 use tonic::Status;
 use tonic::body::Body;
 use tonic_prost::ProstCodec;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::body::Bytes;
-use tare_model::graph::{Operation, STORE_ECHO, Service, Store};
+use tare_plan::graph::{Operation, STORE_ECHO, Service, Store};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 

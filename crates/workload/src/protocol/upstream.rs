@@ -20,8 +20,8 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tare_model::graph::{App, BYTES_MAX, Service, ServiceProtocol};
-use tare_model::innermost;
+use tare_plan::graph::{App, BYTES_MAX, Service, ServiceProtocol};
+use tare_plan::innermost;
 use tokio::net::TcpStream;
 use tonic::Status;
 use tonic_prost::ProstCodec;
@@ -64,7 +64,7 @@ impl Upstream {
     /// An invalid authority.
     pub(crate) fn new(
         service: &Service,
-        to: &tare_model::worker::Upstream,
+        to: &tare_records::worker::Upstream,
         seed: u64,
         window: Arc<Window>,
         events: Events,

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use tare_model::calls::ServiceCalls;
-use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_records::calls::ServiceCalls;
+use tare_records::worker::{Upstream, WorkloadSpec};
 use tare_workload::Server;
 
 use crate::client::{get, graph};
@@ -112,7 +112,7 @@ async fn shop() -> Shop {
             )
         };
         let spec = WorkloadSpec {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             graph: shop.clone(),
             service: service.to_owned(),
             instance: "shop-0".to_owned(),

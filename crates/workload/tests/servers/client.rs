@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::graph::ServiceGraph;
-use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_plan::graph::ServiceGraph;
+use tare_records::worker::{Upstream, WorkloadSpec};
 use tare_workload::{LocalInstance, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -105,7 +105,7 @@ pub(crate) async fn start_alone(
 ) -> (Server, Receiver<String>) {
     let upstream = Upstream::new(at.to_string(), name);
     let spec = WorkloadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         graph: graph.clone(),
         service: service.to_owned(),
         instance: "test-0".to_owned(),

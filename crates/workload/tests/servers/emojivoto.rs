@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tare_model::graph::{Mix, MixEndpoint, builtin};
+use tare_plan::graph::{Mix, MixEndpoint, builtin};
 use tare_workload::LocalInstance;
 
 use crate::client::{address, counted, get, request, start};

@@ -1,7 +1,7 @@
 //! Failures: every request gets an answer, and no request hangs.
 
 use serde_json::json;
-use tare_model::graph::builtin;
+use tare_plan::graph::builtin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
 
 use serde_json::json;
-use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_records::worker::{Upstream, WorkloadSpec};
 use tare_workload::Server;
 
 use crate::client::{get, graph};
@@ -21,7 +21,7 @@ async fn services_listen_on_ipv6_and_call_each_other_over_it() {
         return;
     }
     let spec = |service: &str| WorkloadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         graph: shop.clone(),
         service: service.to_owned(),
         instance: "shop-0".to_owned(),

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
-use tare_model::graph::builtin;
-use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_plan::graph::builtin;
+use tare_records::worker::{Upstream, WorkloadSpec};
 use tare_workload::{Server, WorkloadError};
 
 use crate::client::{BOUND, address, counted, get, graph, raw, request, start};
 
 fn spec(service: &str) -> WorkloadSpec {
     WorkloadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         graph: builtin("emojivoto").unwrap(),
         service: service.to_owned(),
         instance: "emojivoto-7".to_owned(),

@@ -1,7 +1,7 @@
 //! Calls to a service with several replicas.
 
 use serde_json::json;
-use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_records::worker::{Upstream, WorkloadSpec};
 use tare_workload::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -28,7 +28,7 @@ async fn new_connections_go_to_the_replicas_in_turn() {
         ..Upstream::new(address(&one), "back")
     };
     let spec = WorkloadSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         graph: shop,
         service: "front".to_owned(),
         instance: "shop-0".to_owned(),

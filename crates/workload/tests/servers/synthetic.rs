@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tare_model::graph::{builtin, builtins};
+use tare_plan::graph::{builtin, builtins};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -6,8 +6,8 @@ use std::io::Read as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use tare_model::limits::TIME_NS_MAX;
-use tare_model::units::format_duration_ns;
+use tare_plan::limits::TIME_NS_MAX;
+use tare_plan::units::format_duration_ns;
 
 use super::COMPRESSED_COOKIE;
 use tare_stats::{Histogram, WireError};

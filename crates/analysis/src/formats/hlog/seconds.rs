@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::hist::HistogramWire;
-use tare_model::record::Interval;
+use tare_records::record::Interval;
+use tare_stats::wire::HistogramWire;
 
 use super::{SECOND_NS, line};
 use tare_stats::{Histogram, WireError};
@@ -78,8 +78,8 @@ impl Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::load::Counts;
-    use tare_model::record::IntervalEndpoint;
+    use tare_records::load::Counts;
+    use tare_records::record::IntervalEndpoint;
 
     fn record(second: u32, latencies: &[u64], failed: bool) -> Interval {
         let mut h = Histogram::new();

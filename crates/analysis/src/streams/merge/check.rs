@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::load::Mode;
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_plan::load::Mode;
+use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::{MergeError, Part, shard_words};
 

@@ -10,9 +10,9 @@
 //! Source of the interval: David and Nagaraja, Order Statistics, 3rd edition, 7.1.
 //! The width of the band is this project's own choice.
 
-use tare_model::load::merge::{Deviation, MergedGenerator};
-use tare_model::units::format_duration_ns;
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_plan::units::format_duration_ns;
+use tare_records::load::merge::{Deviation, MergedGenerator};
+use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::Part;
 use tare_stats::hist::Histogram;

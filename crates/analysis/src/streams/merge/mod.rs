@@ -11,11 +11,12 @@ mod deviate;
 mod part;
 mod result;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::load::merge::{Merged, MergedEndpoint, MergedGenerator, SourceKind};
-use tare_model::load::{LoadResult, Shard};
-use tare_model::units::format_duration_ns;
-use tare_model::verdict::{Finding, Grade, Reason, Verdict};
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::load::Shard;
+use tare_plan::units::format_duration_ns;
+use tare_records::load::LoadResult;
+use tare_records::load::merge::{Merged, MergedEndpoint, MergedGenerator, SourceKind};
+use tare_records::verdict::{Finding, Grade, Reason, Verdict};
 
 use crate::formats::hlog;
 use tare_stats::Histogram;

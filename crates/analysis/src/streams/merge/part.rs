@@ -1,9 +1,10 @@
 //! One generator, read from any of its files.
 
-use tare_model::hist::HistogramWire;
-use tare_model::limits;
-use tare_model::load::merge::SourceKind;
-use tare_model::load::{ErrorClass, LoadResult, Shard};
+use tare_plan::limits;
+use tare_plan::load::Shard;
+use tare_records::load::merge::SourceKind;
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_stats::wire::HistogramWire;
 
 use super::MergeError;
 use crate::formats::hlog::{self, Log};
@@ -67,7 +68,7 @@ impl Part {
         let version = value
             .get("schema_version")
             .and_then(serde_json::Value::as_u64);
-        if version.is_some_and(|v| v > u64::from(tare_model::SCHEMA_VERSION)) {
+        if version.is_some_and(|v| v > u64::from(tare_plan::SCHEMA_VERSION)) {
             return Err(unknown(source, "found a document of a newer tare version"));
         }
         let result: LoadResult = serde_json::from_value(value)

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::hist::HistogramWire;
-use tare_model::load::transport::{InstrumentError, TlsResult};
-use tare_model::load::{
-    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
-    RefusedResponses, Surplus,
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::load::Mode;
+use tare_records::load::{
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Rate, RefusedResponses,
+    Surplus,
 };
-use tare_model::verdict::Verdict;
+use tare_records::load::{InstrumentError, TlsResult};
+use tare_records::verdict::Verdict;
+use tare_stats::wire::HistogramWire;
 
 use super::{MergeError, Part};
 use tare_stats::hist::Histogram;

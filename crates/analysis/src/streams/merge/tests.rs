@@ -1,13 +1,14 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tare_model::load::{
-    Arrivals, Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Mode, Rate,
-    RefusedResponses, Surplus,
+use tare_plan::load::{Arrivals, Mode};
+use tare_records::load::{
+    Counts, EndpointResult, GeneratorStats, LoadHistograms, LoadResult, Rate, RefusedResponses,
+    Surplus,
 };
 
 use super::*;
-use tare_model::limits::TIME_NS_MAX;
+use tare_plan::limits::TIME_NS_MAX;
 
 const START: u64 = 1_700_000_000_000_000_000;
 const WINDOW: u64 = 10_000_000_000;
@@ -188,7 +189,7 @@ proptest! {
             .map(|i| part(&format!("g{i}"), &record(&of(Some(i)), shard(i, divisions))))
             .collect();
         let in_order = merged(parts.clone()).unwrap();
-        tare_model::rng::Rng::new(seed).shuffle(&mut parts);
+        tare_stats::rng::Rng::new(seed).shuffle(&mut parts);
         let shuffled = merged(parts).unwrap();
         prop_assert_eq!(
             serde_json::to_string(&in_order).unwrap(),
@@ -362,7 +363,7 @@ fn windows_that_do_not_overlap_are_refused() {
 
 #[test]
 fn only_the_generator_that_differs_is_named() {
-    let mut rng = tare_model::rng::Rng::new(7);
+    let mut rng = tare_stats::rng::Rng::new(7);
     let mut named = |factors: &[f64]| -> Vec<String> {
         let parts = factors.iter().enumerate().map(|(i, factor)| {
             let slot = |_| (1_000_000.0 * factor * (0.5 + rng.exponential())) as u64;

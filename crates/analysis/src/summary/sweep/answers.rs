@@ -1,8 +1,8 @@
 //! What the lines of a factor show, in sentences.
 
-use tare_model::mesh::DataPlaneKind;
-use tare_model::plan::{FactorKind, Plan};
-use tare_model::summary::{Estimate, Fit, Slice};
+use tare_plan::mesh::DataPlaneKind;
+use tare_plan::{FactorKind, Plan};
+use tare_records::summary::{Estimate, Fit, Slice};
 
 use crate::figures;
 
@@ -15,7 +15,7 @@ pub(super) fn of(plan: &Plan, kind: FactorKind, slice: &Slice) -> Vec<String> {
         return Vec::new();
     };
     let sentence = |what: &&str| {
-        let fit = |line: &'_ tare_model::summary::SweepLine| {
+        let fit = |line: &'_ tare_records::summary::SweepLine| {
             let fit = line.fits.iter().find(|f| f.what == *what)?;
             Some((line.mesh.clone(), fit.clone()))
         };
@@ -55,7 +55,7 @@ fn figure(what: &str, kind: FactorKind) -> &'static str {
 }
 
 fn part(plan: &Plan, mesh: &str, fit: &Fit) -> String {
-    let bare = |m: &&tare_model::mesh::Mesh| m.name == mesh && m.data_plane == DataPlaneKind::None;
+    let bare = |m: &&tare_plan::mesh::Mesh| m.name == mesh && m.data_plane == DataPlaneKind::None;
     let with = match plan.meshes.iter().find(bare) {
         Some(_) => "without a mesh".to_owned(),
         None => format!("with {mesh}"),

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::plan::{Blocks, FactorKind, Plan};
-use tare_model::summary::{Estimate, Fit, Residual};
+use tare_plan::{Blocks, FactorKind, Plan};
+use tare_records::summary::{Estimate, Fit, Residual};
 
 use super::{MEAN, Measured};
 use crate::compare::figures::{FIGURES, Figure};

@@ -79,7 +79,7 @@ pub(super) fn shortest_sleep_ns(elapsed_ns: u64, idle_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::rng::Rng;
+    use tare_stats::rng::Rng;
 
     /// After `n` delays of 8 us plus an exponential tail with this mean.
     fn learned(mean_ns: f64, n: u32) -> WakeDelay {

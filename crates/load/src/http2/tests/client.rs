@@ -1,7 +1,7 @@
 //! A connection against prepared frames of a server.
 
 use proptest::prelude::*;
-use tare_model::load::Streaming;
+use tare_plan::load::Streaming;
 
 use crate::http2::client::{Client, Event, EventKind, Outcome};
 use crate::http2::frame::{self, END_HEADERS, END_STREAM, PADDED, PRIORITISED};

@@ -1,4 +1,4 @@
-use tare_model::load::ErrorClass;
+use tare_records::load::ErrorClass;
 use tare_stats::Histogram;
 
 use super::*;

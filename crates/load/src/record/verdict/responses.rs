@@ -1,7 +1,7 @@
 //! Findings about what came back: nothing at all, redirects, or more than was asked for.
 
-use tare_model::load::{ErrorClass, LoadResult, Surplus};
-use tare_model::verdict::{Finding, Grade, Reason};
+use tare_records::load::{ErrorClass, LoadResult, Surplus};
+use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::{SURPLUS_INVALID, grade, percent};
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::record::collector::empty_result;
-use tare_model::load::EndpointResult;
+use tare_records::load::EndpointResult;
 
 /// 1,000 successful slots in 10 s.
 fn good() -> LoadResult {
@@ -222,7 +222,7 @@ fn responses_after_which_bytes_arrived_are_a_finding() {
     let surplus = |responses: u64| {
         let bytes = responses * 5;
         let mut e = endpoint();
-        e.surplus = tare_model::load::Surplus { responses, bytes };
+        e.surplus = tare_records::load::Surplus { responses, bytes };
         judged(move |r| {
             r.status.insert("200".to_owned(), 1000);
             r.endpoints = vec![e.clone()];

@@ -5,10 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use rustls::{ServerConfig, version};
-use tare_model::load::transport::{TlsResult, TlsSpec, TlsVersion};
-use tare_model::load::{ErrorClass, LoadResult, LoadSpec, Mode, Pace, Protocol};
-use tare_model::rng::Rng;
-use tare_model::verdict::Finding;
+use tare_plan::load::transport::{TlsSpec, TlsVersion};
+use tare_plan::load::{LoadSpec, Mode, Pace, Protocol};
+use tare_records::load::TlsResult;
+use tare_records::load::{ErrorClass, LoadResult};
+use tare_records::verdict::Finding;
+use tare_stats::rng::Rng;
 
 use crate::driver::{ConnId, Driver, EpollDriver, Fault, Ready, TlsDriver};
 use crate::target::Targets;

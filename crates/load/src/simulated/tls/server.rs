@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, version};
-use tare_model::load::transport::TlsSpec;
+use tare_plan::load::transport::TlsSpec;
 
 use crate::http2::testing as h2;
 use crate::simulated::driver::Step;

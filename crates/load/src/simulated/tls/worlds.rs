@@ -6,8 +6,9 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_model::load::{LoadResult, LoadSpec, Pace};
-use tare_model::rng::Rng;
+use tare_plan::load::{LoadSpec, Pace};
+use tare_records::load::LoadResult;
+use tare_stats::rng::Rng;
 
 use crate::driver::{ConnId, Driver, EpollDriver, Fault, TlsDriver};
 use crate::simulated::chaos::Chaos;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tare_model::history::{HistoryEntry, HistoryFigure};
+use tare_records::history::{HistoryEntry, HistoryFigure};
 
 use super::time;
 use crate::history::tables::FIGURES;

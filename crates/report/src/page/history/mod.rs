@@ -9,7 +9,7 @@ mod timeline;
 use std::collections::HashMap;
 
 use tare_analysis::figures;
-use tare_model::history::{HistoryChange, HistoryEntry, HistorySeries};
+use tare_records::history::{HistoryChange, HistoryEntry, HistorySeries};
 
 pub use data::HistoryData;
 

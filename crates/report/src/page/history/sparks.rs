@@ -14,7 +14,7 @@ pub(super) fn list(page: &mut Html, group: &Group<'_>, table: &HistoryTable<'_>)
     page.raw("<ul class=\"sparks\">\n");
     for (column, variant) in table.variants.iter().enumerate() {
         let figures = table.rows.iter().map(|(_, figures)| figures[column]);
-        let value = |i, f: Option<&tare_model::history::HistoryFigure>| Some((i, f?.value?));
+        let value = |i, f: Option<&tare_records::history::HistoryFigure>| Some((i, f?.value?));
         let values = figures.clone().enumerate().filter_map(|(i, f)| value(i, f));
         let values: Vec<(usize, f64)> = values.filter(|(_, v)| *v > 0.0).collect();
         page.raw(&format!(

@@ -2,7 +2,7 @@
 
 use tare_analysis::figures;
 use tare_analysis::history::ENTRIES_LASTING;
-use tare_model::history::{HistoryEntry, HistoryFigure};
+use tare_records::history::{HistoryEntry, HistoryFigure};
 
 use super::super::html::{Html, escape};
 use super::{ENTRIES_MIN, Group, column, time};

@@ -1,7 +1,7 @@
 //! The timeline of a figure: points with intervals, and a ring where the level changes.
 
 use tare_analysis::figures;
-use tare_model::history::{ChangeKind, HistoryChange, HistoryPoint, HistorySeries};
+use tare_records::history::{ChangeKind, HistoryChange, HistoryPoint, HistorySeries};
 
 use super::super::html::{Html, escape};
 use super::{Group, column};

@@ -2,10 +2,10 @@
 
 mod objects;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::actions::{Action, ActionKind, ClusterActions, MeshActions};
-use tare_model::mesh::{Mesh, Platform};
-use tare_model::plan::{KubernetesSettings, Plan, SamplingSource};
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::mesh::{Mesh, Platform};
+use tare_plan::{KubernetesSettings, Plan, SamplingSource};
+use tare_records::actions::{Action, ActionKind, ClusterActions, MeshActions};
 
 use super::api::kubeconfig;
 use super::mesh::{Capabilities, Helm, items, namespaces, values};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tare_model::actions::{Action, ActionKind};
+use tare_records::actions::{Action, ActionKind};
 
 use super::action;
 use crate::kube::mesh::{group, text};

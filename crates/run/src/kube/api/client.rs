@@ -18,7 +18,7 @@ use kube::client::Body;
 use kube::core::request;
 use kube::{Api, Client, Config};
 use serde_json::Value;
-use tare_model::innermost;
+use tare_plan::innermost;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -1,7 +1,7 @@
 //! Every kind of object that tare uses, with the verbs and the reason. Both the requests and
 //! the printed role are made from this table, so they cannot differ.
 
-use tare_model::plan::{KubernetesSettings, SamplingSource};
+use tare_plan::{KubernetesSettings, SamplingSource};
 
 /// A kind of object, or a subresource of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

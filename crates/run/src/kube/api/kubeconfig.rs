@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
 
 use super::client::ApiClient;
 use crate::environment::EnvironmentError;

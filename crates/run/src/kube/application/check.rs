@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
-use tare_model::graph::{Application, ServiceGraph};
+use tare_plan::graph::{Application, ServiceGraph};
 
 use super::files::Files;
 use super::fronts::target;

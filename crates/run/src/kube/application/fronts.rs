@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tare_model::graph::{MixEndpoint, Service, ServiceProtocol};
-use tare_model::plan::Workload;
+use tare_plan::Workload;
+use tare_plan::graph::{MixEndpoint, Service, ServiceProtocol};
 
 use super::Rendered;
 use crate::instances;

@@ -1,8 +1,8 @@
 //! The objects of one instance of an application.
 
 use serde_json::{Value, json};
-use tare_model::mesh::Join;
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::Join;
 
 use super::{Rendered, text};
 use crate::kube::objects::manifests::{self, PodPlacement};

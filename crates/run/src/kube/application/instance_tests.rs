@@ -1,6 +1,6 @@
 use super::*;
 use crate::kube::objects::names::Names;
-use tare_model::graph::ServiceGraph;
+use tare_plan::graph::ServiceGraph;
 
 fn rendered(objects: Value) -> Rendered {
     let graph: ServiceGraph = serde_json::from_value(json!({"name": "shop",

@@ -15,8 +15,8 @@ mod render;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tare_model::graph::{Application, ServiceGraph};
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::graph::{Application, ServiceGraph};
 
 use super::api::ApiClient;
 use super::mesh::{Capabilities, Helm, Resource, resource};

@@ -293,7 +293,7 @@ mod tests {
         let of = |version: &str, kind: &str, more: Value| {
             let mut object =
                 json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}});
-            tare_model::mesh::merge(&mut object, &more);
+            tare_plan::mesh::merge(&mut object, &more);
             reason(&object).unwrap_or_default()
         };
         let rbac = "rbac.authorization.k8s.io/v1";

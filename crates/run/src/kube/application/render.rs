@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
-use tare_model::graph::Application;
+use tare_plan::graph::Application;
 use tokio::process::Command;
 
 use super::files::{self, Files, Source};
@@ -144,7 +144,7 @@ async fn kustomize(folder: &str) -> Result<String, EnvironmentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::plan::KubernetesSettings;
+    use tare_plan::KubernetesSettings;
 
     async fn rendered(application: &Application) -> Result<Vec<Value>, String> {
         let helm = Helm::new(&KubernetesSettings::default());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tare_model::mesh::MeshKubernetes;
+use tare_plan::mesh::MeshKubernetes;
 
 use crate::kube::api::kinds::{
     COMPARED, CONFIG_MAP, CRD, GATEWAY_CLASS, Kind, MUTATING, NAMESPACE, NODE, VALIDATING,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kube::api::DeleteParams;
-use tare_model::trial::{Event, EventKind};
+use tare_records::trial::{Event, EventKind};
 use tokio::time::Instant;
 
 use crate::kube::api::kinds::POD;

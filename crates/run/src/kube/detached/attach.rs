@@ -11,7 +11,7 @@ use crate::kube::api::kinds::POD;
 use crate::kube::api::{ApiClient, ApiError, kubeconfig};
 use crate::kube::objects::names::{CONTAINER, ROLE as POD_ROLE};
 use crate::kube::objects::{Pod, timestamp};
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
 
 /// Pause before the log or the state of the run is read again.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -1,8 +1,8 @@
 //! Creates the objects of a detached run.
 
 use serde_json::Value;
-use tare_model::mesh::MeshKubernetes;
-use tare_model::plan::{EnvironmentKind, Hooks, KubernetesSettings, Plan};
+use tare_plan::mesh::MeshKubernetes;
+use tare_plan::{EnvironmentKind, Hooks, KubernetesSettings, Plan};
 
 use super::objects::{PackedChart, before_job, job};
 use super::{DetachedRun, JOB, NAME, Place, Volume, remove};

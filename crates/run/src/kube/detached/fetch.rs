@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_files::DOCUMENT_BYTES_MAX;
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
 use tokio::time::sleep;
 
 use super::attach::newest_pod;

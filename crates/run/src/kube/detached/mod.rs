@@ -9,7 +9,7 @@ mod objects;
 mod remove;
 
 use serde::{Deserialize, Serialize};
-use tare_model::plan::{KubernetesSettings, Plan};
+use tare_plan::{KubernetesSettings, Plan};
 
 use super::api::kinds::{CONFIG_MAP, Kind, NAMESPACE, Needed};
 use super::api::{ApiClient, ApiError};
@@ -91,7 +91,7 @@ pub(super) const JOB: Kind = kind(
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DetachedRun {
-    /// [`tare_model::SCHEMA_VERSION`].
+    /// [`tare_plan::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Start time and plan.
     pub id: String,

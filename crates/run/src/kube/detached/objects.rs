@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tare_model::plan::{ContainerResources, KubernetesSettings};
+use tare_plan::{ContainerResources, KubernetesSettings};
 
 use super::{
     ACCOUNT, BINDING, CLAIM, CLUSTER_BINDING, CLUSTER_ROLE, DETACHED, DetachedRun, JOB, NAME,

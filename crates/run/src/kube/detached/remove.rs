@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::api::DeleteParams;
-use tare_model::trial::Event;
+use tare_records::trial::Event;
 
 use super::{
     BINDING, CLUSTER_BINDING, CLUSTER_ROLE, DETACHED, JOB, NAME, ORCHESTRATOR, Place, ROLE,

@@ -3,7 +3,7 @@
 use std::ops::{Add, Mul, Sub};
 
 use serde_json::Value;
-use tare_model::plan::{KubernetesSettings, Quantity};
+use tare_plan::{KubernetesSettings, Quantity};
 
 use super::{Check, failed, passed};
 use crate::kube::api::kinds::{NODE, POD};

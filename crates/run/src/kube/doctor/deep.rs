@@ -1,8 +1,8 @@
 //! `tare doctor --deep`: checks that need objects on the cluster. They are removed at the end.
 
 use serde_json::{Value, json};
-use tare_model::mesh::MeshKubernetes;
-use tare_model::plan::{KubernetesSettings, Plan};
+use tare_plan::mesh::MeshKubernetes;
+use tare_plan::{KubernetesSettings, Plan};
 use tokio::sync::watch;
 
 use super::planned::{Inputs, TriedTrial, planned};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use tare_model::mesh::MeshKubernetes;
+use tare_plan::mesh::MeshKubernetes;
 
 use super::{Check, failed, passed};
 use crate::kube::api::{ApiClient, ApiError};

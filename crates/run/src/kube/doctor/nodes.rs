@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
-use tare_model::node_check::{self, NodeCheckSpec, NodeReport};
-use tare_model::plan::{KubernetesSettings, SamplingSource};
+use tare_plan::{KubernetesSettings, SamplingSource};
+use tare_records::node_check;
+use tare_records::node_check::{NodeCheckSpec, NodeReport};
 use tokio::time::{Instant, sleep};
 
 use super::clock;
@@ -158,7 +159,7 @@ async fn create<'a>(
     as_agent: bool,
 ) -> Result<Vec<NodePod<'a>>, ApiError> {
     let spec = NodeCheckSpec {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         name: DNS_NAME.to_owned(),
         timeout_ns: CONNECT_WITHIN.as_nanos() as u64,
         cgroups: as_agent,

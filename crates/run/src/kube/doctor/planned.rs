@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use tare_model::mesh::{Join, MeshKubernetes};
-use tare_model::plan::{KubernetesSettings, Plan};
+use tare_plan::mesh::{Join, MeshKubernetes};
+use tare_plan::{KubernetesSettings, Plan};
 
 use super::capacity::{Amount, Demand};
 use crate::environment::EnvironmentError;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tare_model::graph::Chart;
-use tare_model::mesh::HelmRelease;
+use tare_plan::graph::Chart;
+use tare_plan::mesh::HelmRelease;
 
 use super::helm::Helm;
 use crate::cache;

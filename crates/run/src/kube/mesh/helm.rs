@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
-use tare_model::graph::Chart;
-use tare_model::mesh::HelmRelease;
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::graph::Chart;
+use tare_plan::mesh::HelmRelease;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::Instant;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::api::Request;
 use serde_json::{Value, json};
-use tare_model::mesh::{Join, MeshKubernetes, WorkloadRef};
+use tare_plan::mesh::{Join, MeshKubernetes, WorkloadRef};
 use tokio::time::Instant;
 
 use super::certificates;

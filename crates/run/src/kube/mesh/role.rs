@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tare_model::graph::ServiceGraph;
-use tare_model::mesh::MeshKubernetes;
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::graph::ServiceGraph;
+use tare_plan::mesh::MeshKubernetes;
 
 use super::capabilities::Capabilities;
 use super::helm::Helm;
@@ -334,7 +334,7 @@ mod tests {
         let waypoint = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
         let role = MeshRole::new(&objects, std::slice::from_ref(&waypoint));
         let yaml = role.yaml();
-        let read = tare_model::plan::yaml_to_json("role", yaml.trim_start_matches("---\n"));
+        let read = tare_plan::yaml_to_json("role", yaml.trim_start_matches("---\n"));
         let rules = read.unwrap()["rules"].as_array().unwrap().clone();
         let verbs = |group: &str, plural: &str| -> Vec<Value> {
             let of = |r: &&Value| r["apiGroups"][0] == group && r["resources"][0] == plural;

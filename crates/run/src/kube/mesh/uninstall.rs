@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tare_model::mesh::MeshKubernetes;
-use tare_model::trial::{Event, EventKind};
+use tare_plan::mesh::MeshKubernetes;
+use tare_records::trial::{Event, EventKind};
 
 use super::install::{MeshInstaller, namespaces};
 use crate::kube::api::kinds::{CONFIG_MAP, NAMESPACE, NODE};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tare_model::mesh::Join;
-use tare_model::plan::{Churn, KubernetesSettings};
+use tare_plan::mesh::Join;
+use tare_plan::{Churn, KubernetesSettings};
 
 use super::manifests::{
     add_records, container, metadata, mount_token, node_selector, pod_spec, recorder,

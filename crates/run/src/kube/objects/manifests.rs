@@ -1,9 +1,9 @@
 //! Manifests as values; nothing here sends a request.
 
 use serde_json::{Value, json};
-use tare_model::graph::{Service, ServiceProtocol};
-use tare_model::mesh::Join;
-use tare_model::plan::{ContainerResources, KubernetesSettings, NAMESPACES, Placement};
+use tare_plan::graph::{Service, ServiceProtocol};
+use tare_plan::mesh::Join;
+use tare_plan::{ContainerResources, KubernetesSettings, NAMESPACES, Placement};
 
 use crate::keep;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tare_model::mesh::Platform;
-use tare_model::plan::{GeneratorNode, KubernetesSettings, Quantity};
-use tare_model::rng::Rng;
+use tare_plan::mesh::Platform;
+use tare_plan::{GeneratorNode, KubernetesSettings, Quantity};
+use tare_stats::rng::Rng;
 
 use super::manifests::OS;
 use super::names::{GENERATOR, name_of};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde_json::Value;
-use tare_model::worker::{Plane, WatchedProcess};
+use tare_records::worker::{Plane, WatchedProcess};
 
 use super::names::{CONTAINER, INSTANCE, OWN_CONTAINERS, REPLICAS, ROLE, SERVICE_LABEL};
 

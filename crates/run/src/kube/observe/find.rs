@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use tare_model::mesh::MeshParts;
-use tare_model::observation::Part;
+use tare_plan::mesh::MeshParts;
+use tare_records::observation::Part;
 
 use super::Options;
 use crate::kube::api::kinds::POD;

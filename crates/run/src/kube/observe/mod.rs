@@ -9,9 +9,9 @@ mod usage;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tare_model::mesh::MeshParts;
-use tare_model::observation::Observation;
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::MeshParts;
+use tare_records::observation::Observation;
 use tokio::sync::watch;
 
 use self::requests::Counters;

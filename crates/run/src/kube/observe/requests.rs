@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::json;
-use tare_model::mesh::ProofSource;
-use tare_model::observation::{Part, Requests};
-use tare_model::plan::KubernetesSettings;
-use tare_model::probe::ProbeResult;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::ProofSource;
+use tare_records::observation::{Part, Requests};
+use tare_records::probe::ProbeResult;
 use tokio::time::Instant;
 
 use super::find::ObservedContainer;
@@ -230,7 +230,7 @@ fn of(
 mod tests {
     use super::*;
     use crate::kube::sampling::readings::ContainerReading;
-    use tare_model::probe::ProbeAnswer;
+    use tare_records::probe::ProbeAnswer;
 
     const S: i64 = 1_000_000_000;
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::mesh::ProofSource;
-use tare_model::observation::{Observation, ObservedPart, Part, Usage, Workload};
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::mesh::ProofSource;
+use tare_records::observation::{Observation, ObservedPart, Part, Usage, Workload};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -400,7 +400,7 @@ mod tests {
         let failed = ["a reading of the counters failed".to_owned()];
         assert_eq!(unknown_requests(&observed.parts, &failed), None);
         let mut known = observed.parts;
-        known[0].total.requests = Some(tare_model::observation::Requests {
+        known[0].total.requests = Some(tare_records::observation::Requests {
             per_second: known[0].total.cpu_cores.clone(),
             cpu_cores_per_krps: None,
         });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::summary::Estimate;
+use tare_records::summary::Estimate;
 use tare_stats::over_time::{mean_over_time, ratio_over_time};
 
 use crate::kube::sampling::readings::{ContainerKey, ContainerReading};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::plan::{KubernetesSettings, SamplingSource};
-use tare_model::trial::EventKind;
-use tare_model::worker::AgentSpec;
+use tare_plan::{KubernetesSettings, SamplingSource};
+use tare_records::trial::EventKind;
+use tare_records::worker::AgentSpec;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::record::AgentRecord;
-use tare_model::trial::EventKind;
-use tare_model::worker::{AgentSpec, WatchedProcess};
-use tare_model::writer;
+use tare_records::record::AgentRecord;
+use tare_records::trial::EventKind;
+use tare_records::worker::{AgentSpec, WatchedProcess};
+use tare_records::writer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -280,8 +280,8 @@ mod tests {
     use super::*;
     use serde_json::json;
     use tare_analysis::judge::{KUBELET_AGE_INVALID, KUBELET_AGE_SUSPECT};
-    use tare_model::trial::Resources;
-    use tare_model::worker::Plane;
+    use tare_records::trial::Resources;
+    use tare_records::worker::Plane;
 
     const S: f64 = 1e9;
     /// Start of windows, in seconds since 1970.
@@ -297,7 +297,7 @@ mod tests {
         };
         let nodes = ["n1", "n2"];
         let spec = AgentSpec {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             processes: nodes.map(watched).into(),
             window_start_unix_ns: (START * S) as u64,
             window_ns: window_s * S as u64,

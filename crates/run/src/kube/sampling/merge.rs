@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tare_analysis::AgentStream;
-use tare_model::record::{AgentRecord, Hello, MachineSample, ResourceSample};
-use tare_model::trial::EventKind;
-use tare_model::worker::{AgentSpec, Plane};
-use tare_model::writer;
+use tare_records::record::{AgentRecord, Hello, MachineSample, ResourceSample};
+use tare_records::trial::EventKind;
+use tare_records::worker::{AgentSpec, Plane};
+use tare_records::writer;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -335,8 +335,8 @@ impl MergedSamples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::record::{ProcessSample, StreamChecksum};
-    use tare_model::worker::WatchedProcess;
+    use tare_records::record::{ProcessSample, StreamChecksum};
+    use tare_records::worker::WatchedProcess;
 
     fn spec() -> AgentSpec {
         let watched = |name: &str, container: &str| WatchedProcess {
@@ -344,7 +344,7 @@ mod tests {
             ..WatchedProcess::process(name, Plane::Application, 0)
         };
         AgentSpec {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             processes: vec![
                 watched("a", "n2/x"),
                 watched("b", "n1/y"),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_analysis::formats::pprof;
-use tare_model::layout;
-use tare_model::mesh::PprofEndpoint;
-use tare_model::stacks::{Frame, ProcessStacks, SampledStack};
-use tare_model::worker::Plane;
+use tare_plan::mesh::PprofEndpoint;
+use tare_records::layout;
+use tare_records::stacks::{Frame, ProcessStacks, SampledStack};
+use tare_records::worker::Plane;
 
 use crate::kube::api::ApiClient;
 use crate::kube::api::kinds::POD;

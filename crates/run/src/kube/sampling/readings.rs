@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tare_model::record::{MachineSample, NodesSample, ProcessSample, ResourceSample};
+use tare_records::record::{MachineSample, NodesSample, ProcessSample, ResourceSample};
 
 use crate::kube::objects::timestamp;
 

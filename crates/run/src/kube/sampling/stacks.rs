@@ -1,7 +1,7 @@
 //! The stacks that the agents of all nodes sampled, as one.
 
-use tare_model::record::AgentRecord;
-use tare_model::stacks::{ProcessStacks, StackSampling};
+use tare_records::record::AgentRecord;
+use tare_records::stacks::{ProcessStacks, StackSampling};
 
 use super::pprof::PprofStacks;
 
@@ -54,8 +54,8 @@ impl MergedStacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::stacks::SampledStack;
-    use tare_model::worker::Plane;
+    use tare_records::stacks::SampledStack;
+    use tare_records::worker::Plane;
 
     fn process(name: &str) -> ProcessStacks {
         ProcessStacks {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tare_model::probe::{ProbeAnswer, ProbeRequest, ProbeResult};
+use tare_records::probe::{ProbeAnswer, ProbeRequest, ProbeResult};
 
 use super::deploy::Inputs;
 use super::deployment::Deployment;
@@ -151,7 +151,7 @@ async fn error(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::probe::{FailureKind, ProbeFailure};
+    use tare_records::probe::{FailureKind, ProbeFailure};
 
     #[test]
     fn a_refusal_by_a_policy_is_not_an_answer_of_the_application() {

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tare_analysis::proxy_config::settings_of;
-use tare_model::layout;
-use tare_model::probe::{ProbeRequest, ProbeResult};
-use tare_model::record::ProxySettings;
+use tare_records::layout;
+use tare_records::probe::{ProbeRequest, ProbeResult};
+use tare_records::record::ProxySettings;
 
 use super::deployment::Deployment;
 use super::probe;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::mesh::MeshParts;
-use tare_model::trial::EventKind;
-use tare_model::worker::WatchedProcess;
+use tare_plan::mesh::MeshParts;
+use tare_records::trial::EventKind;
+use tare_records::worker::WatchedProcess;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::Value;
-use tare_model::mesh::Join;
-use tare_model::plan::{KubernetesSettings, Plan, Workload};
-use tare_model::trial::{EventKind, TrialSpec};
-use tare_model::worker::{Upstream, WorkloadSpec};
+use tare_plan::mesh::Join;
+use tare_plan::trial::TrialSpec;
+use tare_plan::{KubernetesSettings, Plan, Workload};
+use tare_records::trial::EventKind;
+use tare_records::worker::{Upstream, WorkloadSpec};
 
 use super::deployment::Deployment;
 use super::pull_secrets;
@@ -245,7 +246,7 @@ fn instance(
         }
         let number = u64::from(index) * graph.services.len() as u64 + i as u64;
         let spec = WorkloadSpec {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             graph: graph.clone(),
             service: service.name.clone(),
             instance: name.clone(),

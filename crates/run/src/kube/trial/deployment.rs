@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::mesh::{DataPlaneKind, Join, Mesh, MeshKubernetes, Mtls};
-use tare_model::trial::Event;
-use tare_model::worker::{Upstream, WatchedProcess};
+use tare_plan::mesh::{DataPlaneKind, Join, Mesh, MeshKubernetes, Mtls};
+use tare_records::trial::Event;
+use tare_records::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
 
 use super::churn::Churning;

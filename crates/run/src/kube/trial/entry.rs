@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::mesh::{CalledService, MeshEntry};
-use tare_model::probe::{ProbeRequest, ProbeResult};
-use tare_model::worker::Upstream;
+use tare_plan::mesh::{CalledService, MeshEntry};
+use tare_records::probe::{ProbeRequest, ProbeResult};
+use tare_records::worker::Upstream;
 
 use super::deploy::Inputs;
 use super::deployment::Deployment;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tare_model::trial::{Event, EventKind};
+use tare_records::trial::{Event, EventKind};
 
 use crate::now::event;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use tare_analysis::streams::generators::GeneratorStreams;
-use tare_model::layout;
-use tare_model::trial::EventKind;
+use tare_records::layout;
+use tare_records::trial::EventKind;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 

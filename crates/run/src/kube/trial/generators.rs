@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_analysis::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
-use tare_model::load::{LoadSpec, Shard};
-use tare_model::plan::KubernetesSettings;
-use tare_model::trial::EventKind;
+use tare_plan::KubernetesSettings;
+use tare_plan::load::{LoadSpec, Shard};
+use tare_records::trial::EventKind;
 use tokio::time::Instant;
 
 use super::deployment::Deployment;
@@ -183,7 +183,7 @@ async fn wait_running(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::load::Mode;
+    use tare_plan::load::Mode;
 
     #[test]
     fn the_start_delay_follows_the_start_up_time_of_pods() {

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use tare_model::layout;
-use tare_model::plan::KubernetesSettings;
-use tare_model::trial::TrialSpec;
+use tare_plan::KubernetesSettings;
+use tare_plan::trial::TrialSpec;
+use tare_records::layout;
 use tokio::process::Command;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 //! the kubelet has rotated it or the connection was lost, are read again from the worker.
 
 use std::time::Duration;
-use tare_model::trial::EventKind;
+use tare_records::trial::EventKind;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;

@@ -3,10 +3,11 @@
 use std::future::pending;
 use std::time::Duration;
 
-use tare_model::mesh::Join;
-use tare_model::plan::KubernetesSettings;
-use tare_model::probe::{self, ProbeRequest, ProbeResult, ProbeSpec};
-use tare_model::trial::EventKind;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::Join;
+use tare_records::probe;
+use tare_records::probe::{ProbeRequest, ProbeResult, ProbeSpec};
+use tare_records::trial::EventKind;
 use tokio::sync::mpsc;
 
 use super::events::Events;
@@ -111,7 +112,7 @@ impl Prober {
             return Ok(Vec::new());
         }
         let spec = ProbeSpec {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             requests,
             first,
         };

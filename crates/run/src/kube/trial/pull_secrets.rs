@@ -2,7 +2,7 @@
 //! The copies are never read or printed.
 
 use serde_json::{Value, json};
-use tare_model::plan::KubernetesSettings;
+use tare_plan::KubernetesSettings;
 
 use crate::kube::api::kinds::{PULL_SECRET, SECRET};
 use crate::kube::api::{ApiClient, ApiError};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::trial::EventKind;
+use tare_records::trial::EventKind;
 use tokio::time::Instant;
 
 use super::deploy::Inputs;

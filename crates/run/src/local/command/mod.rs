@@ -8,8 +8,9 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::time::Duration;
 
-use tare_model::graph::{self, ServiceGraph, ServiceProtocol};
-use tare_model::trial::{Event, EventKind};
+use tare_plan::graph;
+use tare_plan::graph::{ServiceGraph, ServiceProtocol};
+use tare_records::trial::{Event, EventKind};
 use tokio::time::Instant;
 
 use super::child::Process;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
-use tare_model::plan::Workload;
-use tare_model::trial::Proof;
-use tare_model::worker::Upstream;
+use tare_plan::Workload;
+use tare_plan::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
+use tare_records::trial::Proof;
+use tare_records::worker::Upstream;
 
 use super::super::LocalDeployment;
 use super::super::carried;

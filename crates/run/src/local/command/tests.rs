@@ -1,7 +1,7 @@
 //! Programs of the user, without processes.
 
-use tare_model::graph::ProgramNetwork;
-use tare_model::plan::Workload;
+use tare_plan::Workload;
+use tare_plan::graph::ProgramNetwork;
 
 use super::prove::{Counted, Expected};
 use super::*;
@@ -34,7 +34,7 @@ fn calls_that_go_past_a_sidecar_are_found() {
     let topology = Topology::new(&workload, 70).unwrap();
     let mut expected = Expected::default();
     expected.add(&workload.graph, "front", "/?x=1", 1);
-    let both = Sides(Some(tare_model::mesh::Placement::Both));
+    let both = Sides(Some(tare_plan::mesh::Placement::Both));
     let check = |place: usize, received, made| {
         let pod = &topology.pods[place];
         let service = pod.service.as_ref().unwrap();
@@ -243,7 +243,7 @@ fn places_name_the_next_sidecar_or_the_called_service_itself() {
         let program = Program::of(&topology, pod, &workload.graph, sides, scratch);
         program.unwrap().unwrap().run[1].clone()
     };
-    let both = Sides(Some(tare_model::mesh::Placement::Both));
+    let both = Sides(Some(tare_plan::mesh::Placement::Both));
     assert_eq!(run(both), "http://127.70.0.2:15100");
     assert_eq!(run(Sides(None)), "http://127.70.0.3:15080");
     let none = Program::of(

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::User;
-use tare_model::graph::{STORE_DATABASE, STORE_TABLE, STORE_USER};
+use tare_plan::graph::{STORE_DATABASE, STORE_TABLE, STORE_USER};
 use tokio::io::AsyncWriteExt;
 
 use super::{Launch, Process, Scratch, data_directory, sockets};

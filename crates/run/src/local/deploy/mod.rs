@@ -8,10 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tare_model::layout;
-use tare_model::mesh::{DataPlaneKind, Mesh};
-use tare_model::plan::{Plan, Workload};
-use tare_model::trial::TrialSpec;
+use tare_plan::mesh::{DataPlaneKind, Mesh};
+use tare_plan::trial::TrialSpec;
+use tare_plan::{Plan, Workload};
+use tare_records::layout;
 use tokio::task::JoinSet;
 
 use super::child;
@@ -165,7 +165,7 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<BTreeSet<u16>, Environ
         pods = pods.max(topology.pods.len());
         ports.extend(topology.tcp_outbound().map(|a| a.port()));
     }
-    let trials = tare_model::trial::order(plan).len();
+    let trials = tare_plan::trial::order(plan).len();
     if plan.meshes.iter().any(has_envoys) {
         admin_socket(&local.scratch.path().join(trials.to_string()), pods)?;
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use futures_util::stream;
-use tare_model::record::WorkloadRecord;
-use tare_model::worker::{Plane, WatchedProcess};
+use tare_records::record::WorkloadRecord;
+use tare_records::worker::{Plane, WatchedProcess};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::process::ChildStdout;

@@ -4,12 +4,12 @@ use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
-use tare_model::SCHEMA_VERSION;
-use tare_model::layout;
-use tare_model::mesh::{ExecPlaces, ExecSidecar, Mesh, Mtls};
-use tare_model::plan::Plan;
-use tare_model::trial::TrialSpec;
-use tare_model::worker::{Plane, WorkloadSpec};
+use tare_plan::Plan;
+use tare_plan::SCHEMA_VERSION;
+use tare_plan::mesh::{ExecPlaces, ExecSidecar, Mesh, Mtls};
+use tare_plan::trial::TrialSpec;
+use tare_records::layout;
+use tare_records::worker::{Plane, WorkloadSpec};
 
 use super::super::command::Program;
 use super::super::datastore::Server;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
-use tare_model::node_check::{NodeCheckRecord, NodeReport};
-use tare_model::record::Hello;
-use tare_model::writer::RecordWriter;
+use tare_records::node_check::{NodeCheckRecord, NodeReport};
+use tare_records::record::Hello;
+use tare_records::writer::RecordWriter;
 
 /// Faults by node, and of admission.
 #[derive(Debug, Default)]

@@ -3,13 +3,13 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use tare_analysis::proxy_config::settings_of;
-use tare_model::load::LoadSpec;
-use tare_model::probe::{
+use tare_plan::load::LoadSpec;
+use tare_records::probe::{
     FailureKind, ProbeAnswer, ProbeFailure, ProbeRecord, ProbeRequest, ProbeResult, ProbeSpec,
 };
-use tare_model::record::{Hello, LoadRecord, StreamChecksum};
-use tare_model::watch::{WatchRecord, WatchSpec, Watched};
-use tare_model::writer::RecordWriter;
+use tare_records::record::{Hello, LoadRecord, StreamChecksum};
+use tare_records::watch::{WatchRecord, WatchSpec, Watched};
+use tare_records::writer::RecordWriter;
 
 use super::port_forward::Behind;
 use super::server::{Answer, World, message, reply, role};

@@ -74,9 +74,8 @@ fn has(list: &Value, what: &str) -> bool {
 
 impl Roles {
     pub(crate) fn read(yaml: &str) -> Self {
-        let read = |text: &str| {
-            tare_model::plan::yaml_to_json("role", text).unwrap_or_else(|e| panic!("{e}"))
-        };
+        let read =
+            |text: &str| tare_plan::yaml_to_json("role", text).unwrap_or_else(|e| panic!("{e}"));
         Self(yaml.split("---\n").map(read).collect())
     }
 

@@ -582,7 +582,7 @@ impl World {
         let merge = parts.headers["content-type"] == "application/merge-patch+json";
         let object = if merge {
             let mut object = self.objects[path].clone();
-            tare_model::mesh::merge(&mut object, &patch);
+            tare_plan::mesh::merge(&mut object, &patch);
             self.put(path, object)
         } else {
             if let Some(why) = wrong_type(&patch) {

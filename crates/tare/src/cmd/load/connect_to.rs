@@ -3,7 +3,7 @@
 
 use anyhow::bail;
 use tare_load::host_port;
-use tare_model::load::Endpoint;
+use tare_plan::load::Endpoint;
 
 /// Where to connect instead of the host and port of some URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]

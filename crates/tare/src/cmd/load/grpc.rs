@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tare_model::load::{Endpoint, GrpcCall, Protocol, Streaming};
-use tare_model::units::parse_duration;
+use tare_plan::load::{Endpoint, GrpcCall, Protocol, Streaming};
+use tare_plan::units::parse_duration;
 
 use crate::cmd::input::{Headers, one_of, read_input};
 

@@ -7,7 +7,7 @@ use prost_reflect::DescriptorPool;
 use serde_json::Value;
 use tare_load::tls::peers;
 use tare_load::{Targets, host_port, without_zone};
-use tare_model::load::{Endpoint, LoadSpec, Protocol};
+use tare_plan::load::{Endpoint, LoadSpec, Protocol};
 
 use crate::cmd::input::read_text;
 use crate::protobuf::{self, Reflection, ReflectionError};
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use base64::Engine as _;
     use clap::Parser;
-    use tare_model::load::Streaming;
+    use tare_plan::load::Streaming;
     use tare_workload::{EchoOptions, EchoServer, LocalInstance, TlsOptions};
 
     #[derive(Parser)]
@@ -255,7 +255,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let graph = tare_model::graph::builtin("emojivoto").unwrap();
+        let graph = tare_plan::graph::builtin("emojivoto").unwrap();
         let instance = runtime.block_on(LocalInstance::start(&graph, 1)).unwrap();
         let (_, _, address) = instance
             .services()

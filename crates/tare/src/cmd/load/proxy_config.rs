@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tare_analysis::proxy_config::{ASKS_AFTER, ASKS_WITHIN, BYTES_MAX, settings};
-use tare_model::record::LoadRecord;
+use tare_records::record::LoadRecord;
 
 /// Returns a record for each document, given by name and address: its settings, or the reason why
 /// it is missing.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use serde::{Deserialize, Deserializer};
-use tare_model::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Protocol, masked};
+use tare_plan::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Protocol, masked};
 
 use super::{Args, connect_to, grpc};
 use crate::cmd::input::{self, Headers};

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tare_analysis::{cores, figures};
-use tare_model::hist::LatencySummary;
-use tare_model::load::{EndpointResult, LoadResult, LoadSpec, Mode, Protocol, masked};
-use tare_model::record::Progress;
-use tare_model::units::{exact_duration, format_bytes, format_duration_ns, format_optional_ns};
-use tare_model::verdict::{Reason, Verdict};
+use tare_plan::load::{LoadSpec, Mode, Protocol, masked};
+use tare_plan::units::{exact_duration, format_bytes, format_duration_ns, format_optional_ns};
+use tare_records::load::{EndpointResult, LoadResult};
+use tare_records::record::Progress;
+use tare_records::verdict::{Reason, Verdict};
+use tare_stats::wire::LatencySummary;
 
 mod transport;
 

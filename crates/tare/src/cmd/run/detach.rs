@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     );
     let start = new_run(args)?;
     let run = DetachedRun {
-        schema_version: tare_model::SCHEMA_VERSION,
+        schema_version: tare_plan::SCHEMA_VERSION,
         id: start.id.clone(),
         started_unix_ns: start.started_unix_ns,
         plan: start.plan,

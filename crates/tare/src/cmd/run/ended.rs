@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use tare_model::layout;
-use tare_model::summary::Summary;
+use tare_records::layout;
+use tare_records::summary::Summary;
 use tare_run::experiment::{self, Outcome};
 
 use crate::cmd::exit;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use tare_files::DOCUMENT_BYTES_MAX;
-use tare_model::layout::{self, Fingerprint, RunManifest};
-use tare_model::plan::{self, Plan};
-use tare_model::units::format_duration_ns;
+use tare_plan as plan;
+use tare_plan::Plan;
+use tare_plan::units::format_duration_ns;
+use tare_records::layout;
+use tare_records::layout::{Fingerprint, RunManifest};
 use tare_run::environment::Environment;
 use tare_run::experiment::{self, Observer, Update};
 use tare_run::kube::detached::FETCHED;
@@ -103,7 +105,7 @@ impl RunStart {
             return Ok(run);
         }
         let manifest = RunManifest {
-            schema_version: tare_model::SCHEMA_VERSION,
+            schema_version: tare_plan::SCHEMA_VERSION,
             id: self.id,
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
             tare_build: build().to_owned(),

@@ -2,9 +2,9 @@
 
 use anyhow::bail;
 use tare_load::Awake;
-use tare_model::layout::{Fingerprint, IdleCores, Platform};
-use tare_model::plan::Plan;
-use tare_model::trial::order;
+use tare_plan::Plan;
+use tare_plan::trial::order;
+use tare_records::layout::{Fingerprint, IdleCores, Platform};
 use tare_run::store::RunDir;
 
 /// Keeps the cores of this machine awake unless the user or the system forbids it. Returns how the

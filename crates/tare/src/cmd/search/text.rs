@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use tare_model::hist::LatencySummary;
-use tare_model::load::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
-use tare_model::units::{format_duration_ns, format_rate};
+use tare_plan::units::{format_duration_ns, format_rate};
+use tare_records::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
+use tare_stats::wire::LatencySummary;
 
 use super::MIN_RPS;
 

@@ -123,7 +123,7 @@ pub(super) fn vote_method(name: &str) -> String {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use tare_model::graph::builtin;
+    use tare_plan::graph::builtin;
 
     #[test]
     fn a_hundred_distinct_emoji_have_distinct_methods() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use tare_model::graph::{App, ServiceGraph};
+use tare_plan::graph::{App, ServiceGraph};
 use tonic::Status;
 use tonic::body::Body;
 
@@ -111,7 +111,7 @@ fn voted_for(graph: &ServiceGraph) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
     use crate::app::messages;
-    use tare_model::graph::{App, builtin};
+    use tare_plan::graph::{App, builtin};
 
     #[test]
     fn every_method_that_a_mix_may_use_is_implemented() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::http::uri::PathAndQuery;
 use serde::Serialize;
-use tare_model::graph::{App, Service};
-use tare_model::worker::WorkloadSpec;
+use tare_plan::graph::{App, Service};
+use tare_records::worker::WorkloadSpec;
 
 use super::catalogue::{CATALOGUE, vote_method};
 use super::messages::{

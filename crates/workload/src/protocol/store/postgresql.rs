@@ -1,8 +1,8 @@
 //! The two statements of PostgreSQL that calls need, prepared on each connection.
 
 use hyper::body::Bytes;
-use tare_model::graph::{STORE_DATABASE, STORE_USER};
-use tare_model::innermost;
+use tare_plan::graph::{STORE_DATABASE, STORE_USER};
+use tare_plan::innermost;
 use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 

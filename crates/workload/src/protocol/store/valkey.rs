@@ -91,7 +91,7 @@ fn encode(words: &[&[u8]], into: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::graph::Store;
+    use tare_plan::graph::Store;
     use tokio::net::TcpListener;
 
     /// What a server received, and what the call returned for its reply.

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tare_model::churn::ChurnRecord;
-use tare_model::load::Arrivals;
-use tare_model::load::schedule::{Schedule, SchedulePlan, Slot};
-use tare_model::plan::Churn;
+use tare_plan::Churn;
+use tare_plan::load::Arrivals;
+use tare_plan::load::schedule::{Schedule, SchedulePlan, Slot};
+use tare_records::churn::ChurnRecord;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::churn::ChurnMetric;
-use tare_model::mesh::ControlPlaneMetric;
-use tare_model::plan::KubernetesSettings;
-use tare_model::probe::ProbeRequest;
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::ControlPlaneMetric;
+use tare_records::churn::ChurnMetric;
+use tare_records::probe::ProbeRequest;
 
 use super::super::probe::{self, Prober};
 use super::super::prove::STATISTICS_WITHIN;
@@ -54,7 +54,7 @@ pub(super) async fn read(
     let results = results.await.map_err(failed)?;
     let mut values = Values::new();
     for (key, pair) in keys.into_iter().zip(results.chunks_exact(2)) {
-        let value = |result: &tare_model::probe::ProbeResult| match result {
+        let value = |result: &tare_records::probe::ProbeResult| match result {
             Ok(answer) if answer.status == 200 => answer.body.parse::<f64>().ok(),
             _ => None,
         };

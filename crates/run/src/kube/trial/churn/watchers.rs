@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::Value;
-use tare_model::SCHEMA_VERSION;
-use tare_model::churn::ChurnRecord;
-use tare_model::plan::KubernetesSettings;
-use tare_model::watch::{self, WatchSpec};
-use tare_model::worker::WatchedProcess;
+use tare_plan::KubernetesSettings;
+use tare_plan::SCHEMA_VERSION;
+use tare_records::churn::ChurnRecord;
+use tare_records::watch;
+use tare_records::watch::WatchSpec;
+use tare_records::worker::WatchedProcess;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 

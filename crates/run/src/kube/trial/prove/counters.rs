@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tare_model::graph::ServiceProtocol;
-use tare_model::mesh::{InstanceProxy, ProofSource, sum_of_counters};
-use tare_model::probe::{ProbeRequest, ProbeResult};
-use tare_model::trial::Proof;
+use tare_plan::graph::ServiceProtocol;
+use tare_plan::mesh::{InstanceProxy, ProofSource, sum_of_counters};
+use tare_records::probe::{ProbeRequest, ProbeResult};
+use tare_records::trial::Proof;
 
 use super::super::deployment::Deployment;
 use super::super::probe;
@@ -257,7 +257,7 @@ fn of_nodes(grown: Vec<(&str, f64)>, generator_nodes: &[String], answered: &str)
 mod tests {
     use super::*;
     use serde_json::json;
-    use tare_model::probe::{FailureKind, ProbeAnswer, ProbeFailure};
+    use tare_records::probe::{FailureKind, ProbeAnswer, ProbeFailure};
 
     fn reading(name: &str) -> Reading {
         let pod = json!({"metadata": {"namespace": "n", "name": name},

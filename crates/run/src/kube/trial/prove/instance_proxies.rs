@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tare_model::mesh::InstanceProxy;
-use tare_model::trial::Proof;
+use tare_plan::mesh::InstanceProxy;
+use tare_records::trial::Proof;
 
 use super::super::deployment::Deployment;
 use super::counters::Statistics;

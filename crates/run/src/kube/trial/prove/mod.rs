@@ -5,11 +5,11 @@ mod counters;
 pub(crate) mod instance_proxies;
 mod plain_text;
 
-use tare_model::mesh::InstanceProxy;
-use tare_model::plan::KubernetesSettings;
-use tare_model::probe::{ProbeRequest, ProbeResult};
-use tare_model::trial::Proof;
-use tare_model::worker::{Plane, WatchedProcess};
+use tare_plan::KubernetesSettings;
+use tare_plan::mesh::InstanceProxy;
+use tare_records::probe::{ProbeRequest, ProbeResult};
+use tare_records::trial::Proof;
+use tare_records::worker::{Plane, WatchedProcess};
 
 use super::artifacts;
 use super::deployment::Deployment;

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use tare_model::probe::{FailureKind, ProbeRequest, ProbeResult};
-use tare_model::trial::Proof;
+use tare_records::probe::{FailureKind, ProbeRequest, ProbeResult};
+use tare_records::trial::Proof;
 
 use super::super::deployment::Deployment;
 use super::super::probe;
@@ -155,7 +155,7 @@ fn control(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_model::probe::{ProbeAnswer, ProbeFailure};
+    use tare_records::probe::{ProbeAnswer, ProbeFailure};
 
     #[test]
     fn an_error_of_the_users_application_is_an_answer_in_plain_text() {

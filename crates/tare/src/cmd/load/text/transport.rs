@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use tare_model::load::transport::{InstrumentError, TlsResult};
-use tare_model::units::format_duration_ns;
+use tare_plan::units::format_duration_ns;
+use tare_records::load::{InstrumentError, TlsResult};
 
 pub(super) fn tls(out: &mut String, tls: &TlsResult) -> std::fmt::Result {
     write!(
@@ -29,7 +29,7 @@ pub(super) fn instrument(out: &mut String, error: &InstrumentError) -> std::fmt:
         let why = error.absent.as_deref().unwrap_or("no request was sampled");
         return writeln!(out, "measurement error  not measured: {why}");
     }
-    let figures = |s: &tare_model::hist::LatencySummary| {
+    let figures = |s: &tare_stats::wire::LatencySummary| {
         let [p50, p99] = [s.p50, s.p99].map(format_duration_ns);
         format!("p50 {p50}, p99 {p99}")
     };

@@ -1,0 +1,146 @@
+//! The specifications that workload servers and agents read, one JSON document
+//! each, from standard input or a file. (The generator's is [`tare_plan::load::LoadSpec`].)
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tare_plan::graph::ServiceGraph;
+
+/// The specification of one workload server: one service of one instance of a graph.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSpec {
+    /// [`tare_plan::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The whole graph.
+    pub graph: ServiceGraph,
+    /// Name of the service in the graph that this server provides.
+    pub service: String,
+    /// Name of the instance, such as `emojivoto-0`.
+    pub instance: String,
+    /// `address:port` to listen on.
+    pub listen: String,
+    /// How to reach each service that this one calls.
+    pub upstreams: BTreeMap<String, Upstream>,
+    /// Seed of its random decisions, such as error rates.
+    pub seed: u64,
+}
+
+/// How to reach a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// `address:port` to connect to: the service itself, or the caller's sidecar.
+    pub connect: String,
+    /// `address:port` of each further replica. Each new connection goes to the next address, in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<String>,
+    /// Host header or :authority.
+    pub authority: String,
+}
+
+impl Upstream {
+    /// A service with one address.
+    #[must_use]
+    pub fn new(connect: impl Into<String>, authority: impl Into<String>) -> Self {
+        Self {
+            connect: connect.into(),
+            further: Vec::new(),
+            authority: authority.into(),
+        }
+    }
+
+    /// All its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.connect).chain(&self.further)
+    }
+}
+
+/// The specification of an agent: what it samples, and when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSpec {
+    /// [`tare_plan::SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The processes.
+    pub processes: Vec<WatchedProcess>,
+    /// Start of the measured window: samples fall on it, on each second after
+    /// it, and on its end.
+    pub window_start_unix_ns: u64,
+    /// Length of the window.
+    pub window_ns: u64,
+    /// CPU time between two samples of on-CPU stacks, in nanoseconds; absent if stacks are not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_period_ns: Option<u64>,
+}
+
+/// A process to watch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WatchedProcess {
+    /// Unique label, such as `emojivoto-0/web/sidecar`.
+    pub name: String,
+    /// Plane that it belongs to.
+    pub plane: Plane,
+    /// Process id; 0 for a container.
+    pub pid: u32,
+    /// Node and id of the container, as `NODE/ID`; absent for a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Whether only the processes below this one are watched, including later ones. The process
+    /// itself is only the keeper. Not for a container.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_below: bool,
+}
+
+impl WatchedProcess {
+    /// A process.
+    #[must_use]
+    pub fn process(name: impl Into<String>, plane: Plane, pid: u32) -> Self {
+        Self {
+            name: name.into(),
+            plane,
+            pid,
+            container: None,
+            only_below: false,
+        }
+    }
+}
+
+/// What a process belongs to.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Plane {
+    /// The workload's servers.
+    Application,
+    /// Sidecars, node proxies and waypoints of the workload.
+    DataPlane,
+    /// The generator's own sidecar, or the node proxy of the generators' own node: part of
+    /// the path, not of the mesh's cost to the application.
+    GeneratorProxy,
+    /// The rest of the mesh.
+    ControlPlane,
+    /// The generators.
+    Generator,
+    /// tare's own sampling and orchestration.
+    Tare,
+}
+
+impl Plane {
+    /// The words in tables and pages.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::DataPlane => "data plane",
+            Self::GeneratorProxy => "generator's proxy",
+            Self::ControlPlane => "control plane",
+            Self::Generator => "generator",
+            Self::Tare => "tare",
+        }
+    }
+}
