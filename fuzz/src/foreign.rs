@@ -1,6 +1,6 @@
 //! Targets for what a cluster sends, and for the manifests of a user.
 
-use tare_run::fuzz;
+use tare_cluster::fuzz;
 
 /// An answer of an API server.
 pub fn api_answer(data: &[u8]) {

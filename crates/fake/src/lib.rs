@@ -18,7 +18,8 @@ use tare_records::writer::RecordWriter;
 use tare_run::environment::{
     Deployed, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
-use tare_run::experiment::{self, Observer, Outcome, RunError, Update};
+use tare_run::experiment;
+use tare_run::experiment::{Observer, Outcome, RunError, Update};
 use tare_run::store::RunDir;
 use tokio::sync::{mpsc, watch};
 

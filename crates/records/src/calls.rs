@@ -23,7 +23,7 @@ pub const ANSWERED_PATH: &str = "/tare/answered";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialCalls {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Start of the measured window.
     pub window_start_unix_ns: u64,

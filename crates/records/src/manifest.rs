@@ -12,7 +12,7 @@ use tare_plan::units::format_bytes;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunManifest {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Directory name: start time and plan.
     pub id: String,

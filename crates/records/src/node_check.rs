@@ -10,7 +10,7 @@ use crate::record::{Hello, StreamChecksum};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeCheckSpec {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// A name that the cluster's DNS must resolve.
     pub name: String,

@@ -13,7 +13,7 @@ use tare_stats::wire::LatencySummary;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FoundCapacities {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// By name of the mesh; without the meshes for which no search found a rate.
     pub meshes: BTreeMap<String, FoundCapacity>,

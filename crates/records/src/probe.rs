@@ -11,7 +11,7 @@ use tare_plan::mesh::{lines_of_counters, sum_of_counters};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeSpec {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The requests. Several are sent at the same time.
     pub requests: Vec<ProbeRequest>,

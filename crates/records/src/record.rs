@@ -16,7 +16,7 @@ use tare_stats::wire::HistogramWire;
 /// The first record of every stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// `load`, `workload` or `agent`.
     pub role: String,

@@ -11,7 +11,7 @@ use crate::record::{Hello, StreamChecksum};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchSpec {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// `address:port` to connect to; an IPv6 address in brackets.
     pub address: String,

@@ -12,7 +12,7 @@ use tare_plan::graph::ServiceGraph;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The whole graph.
     pub graph: ServiceGraph,
@@ -62,7 +62,7 @@ impl Upstream {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSpec {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The processes.
     pub processes: Vec<WatchedProcess>,

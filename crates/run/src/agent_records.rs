@@ -8,7 +8,7 @@ use tare_records::writer::RecordWriter;
 
 /// The writer of an agent's stream.
 #[derive(Default)]
-pub(crate) struct AgentRecords<W> {
+pub struct AgentRecords<W> {
     out: RecordWriter<W>,
     /// Indexes of the processes that are already recorded as gone.
     gone: BTreeSet<usize>,
@@ -16,7 +16,7 @@ pub(crate) struct AgentRecords<W> {
 
 impl<W: Write> AgentRecords<W> {
     /// Creates an empty stream.
-    pub(crate) fn new(out: W) -> Self {
+    pub fn new(out: W) -> Self {
         Self {
             out: RecordWriter::new(out),
             gone: BTreeSet::new(),
@@ -24,17 +24,17 @@ impl<W: Write> AgentRecords<W> {
     }
 
     /// Writes a record.
-    pub(crate) fn write(&mut self, record: &AgentRecord) -> io::Result<()> {
+    pub fn write(&mut self, record: &AgentRecord) -> io::Result<()> {
         self.out.write(record)
     }
 
     /// Writes the first record.
-    pub(crate) fn hello(&mut self, role: &str, pid: u32) -> io::Result<()> {
+    pub fn hello(&mut self, role: &str, pid: u32) -> io::Result<()> {
         self.write(&AgentRecord::Hello(Hello::new(role, pid)))
     }
 
     /// Writes a `Gone` record for each process that is missing for the first time, then the sample.
-    pub(crate) fn sample(&mut self, sample: ResourceSample) -> io::Result<()> {
+    pub fn sample(&mut self, sample: ResourceSample) -> io::Result<()> {
         for (process, usage) in sample.processes.iter().enumerate() {
             if usage.is_none() && self.gone.insert(process) {
                 self.gone(process, sample.t_ns)?;
@@ -44,13 +44,13 @@ impl<W: Write> AgentRecords<W> {
     }
 
     /// Writes a record that a process has ended.
-    pub(crate) fn gone(&mut self, process: usize, t_ns: i64) -> io::Result<()> {
+    pub fn gone(&mut self, process: usize, t_ns: i64) -> io::Result<()> {
         let process = process as u32;
         self.write(&AgentRecord::Gone { process, t_ns })
     }
 
     /// Writes the last record.
-    pub(crate) fn last(self, own_cpu_ns: u64, elapsed_ns: u64) -> io::Result<W> {
+    pub fn last(self, own_cpu_ns: u64, elapsed_ns: u64) -> io::Result<W> {
         self.out.finish(|checksum| AgentRecord::Final {
             checksum,
             own_cpu_ns,
@@ -62,7 +62,7 @@ impl<W: Write> AgentRecords<W> {
 /// A stream in memory, where writes do not fail.
 impl AgentRecords<Vec<u8>> {
     /// Takes the lines that were written since the last call, without their newlines.
-    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+    pub fn take_lines(&mut self) -> Vec<String> {
         self.out.take_lines()
     }
 }

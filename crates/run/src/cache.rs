@@ -4,7 +4,23 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The folder of tare in the cache of the user: `XDG_CACHE_HOME`, or `.cache` in `HOME`. Without both, it is in a
+/// directory for temporary files, with a name for each user.
+#[must_use]
+pub fn folder() -> PathBuf {
+    let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    let cache = var("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute())
+        .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache")))
+        .unwrap_or_else(|| {
+            let user = rustix::process::getuid().as_raw();
+            std::env::temp_dir().join(format!("tare-{user}"))
+        });
+    cache.join("tare")
+}
 
 /// Bit of the mode of a file: every user can write.
 const OTHERS_WRITE: u32 = 0o002;
@@ -13,7 +29,7 @@ const OTHERS_WRITE: u32 = 0o002;
 ///
 /// # Errors
 /// When it cannot be created, or [`check`] fails.
-pub(crate) fn ensure(folder: &Path) -> io::Result<()> {
+pub fn ensure(folder: &Path) -> io::Result<()> {
     check(folder)?;
     DirBuilder::new()
         .recursive(true)
@@ -27,7 +43,7 @@ pub(crate) fn ensure(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The directory, and who owns it.
-pub(crate) fn check(folder: &Path) -> io::Result<()> {
+pub fn check(folder: &Path) -> io::Result<()> {
     let me = rustix::process::getuid().as_raw();
     for (child, parent) in folder.ancestors().zip(folder.ancestors().skip(1)) {
         let is_open = fs::metadata(parent).is_ok_and(|m| m.mode() & OTHERS_WRITE != 0);

@@ -189,7 +189,9 @@ pub struct Worker {
     pub stop: mpsc::Sender<()>,
 }
 
-pub(crate) fn proof(claim: &str, holds: bool, seen: String) -> Proof {
+/// What a check claims and what it observed.
+#[must_use]
+pub fn proof(claim: &str, holds: bool, seen: String) -> Proof {
     Proof {
         claim: claim.to_owned(),
         holds,
@@ -241,18 +243,20 @@ pub enum EnvironmentError {
 }
 
 impl EnvironmentError {
-    pub(crate) fn missing(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    /// A requirement is missing; `remedy` is what to do.
+    pub fn missing(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (what, remedy) = (what.into(), remedy.into());
         Self::Missing { what, remedy }
     }
 
-    pub(crate) fn start(name: impl Into<String>, found: impl ToString) -> Self {
+    /// A process or a pod did not start.
+    pub fn start(name: impl Into<String>, found: impl ToString) -> Self {
         let (name, found) = (name.into(), found.to_string());
         Self::Start { name, found }
     }
 
     /// Returns a function that adds the failed action, `doing`, to an I/O error.
-    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }

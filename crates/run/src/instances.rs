@@ -7,25 +7,25 @@ use tare_plan::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
 use tare_records::worker::Upstream;
 
 /// Returns the name of an instance.
-pub(crate) fn name(graph: &ServiceGraph, index: u32) -> String {
+pub fn name(graph: &ServiceGraph, index: u32) -> String {
     format!("{}-{index}", graph.name)
 }
 
 /// Returns the endpoints of the mix.
-pub(crate) fn mix(workload: &Workload) -> impl Iterator<Item = &MixEndpoint> {
+pub fn mix(workload: &Workload) -> impl Iterator<Item = &MixEndpoint> {
     let mix = workload.graph.mix(&workload.mix);
     mix.into_iter().flat_map(|m| &m.endpoints)
 }
 
 /// Returns the services that the generator calls, those of the mix, with their protocols.
-pub(crate) fn fronts(workload: &Workload) -> BTreeMap<String, ServiceProtocol> {
+pub fn fronts(workload: &Workload) -> BTreeMap<String, ServiceProtocol> {
     let services = mix(workload).filter_map(|e| workload.graph.service(&e.service));
     services.map(|s| (s.name.clone(), s.protocol)).collect()
 }
 
 /// Returns a lower bound of the size of the generator's requests to services with the protocol `tcp`, in
 /// bytes; `None` if it calls none.
-pub(crate) fn tcp_request_bytes(
+pub fn tcp_request_bytes(
     workload: &Workload,
     targets: &BTreeMap<(String, String), Upstream>,
 ) -> Option<u64> {
@@ -42,11 +42,11 @@ pub(crate) fn tcp_request_bytes(
 }
 
 /// The body of the load's requests to an endpoint.
-pub(crate) fn request_body(endpoint: &MixEndpoint) -> Vec<u8> {
+pub fn request_body(endpoint: &MixEndpoint) -> Vec<u8> {
     vec![0; endpoint.request_bytes as usize]
 }
 
 /// The size of the shortest HTTP/1.1 request with this path and this Host header, in bytes.
-pub(crate) fn request_bytes(method: &str, path: &str, authority: &str) -> u64 {
+pub fn request_bytes(method: &str, path: &str, authority: &str) -> u64 {
     format!("{method} {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n").len() as u64
 }

@@ -11,7 +11,7 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Collects bytes and returns them line by line.
 #[derive(Debug, Default)]
-pub(crate) struct LineBuffer {
+pub struct LineBuffer {
     bytes: Vec<u8>,
     /// Length of the part of `bytes` that is already returned.
     read: usize,
@@ -20,7 +20,8 @@ pub(crate) struct LineBuffer {
 }
 
 impl LineBuffer {
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    /// Adds bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.read);
         self.searched -= self.read;
         self.read = 0;
@@ -29,7 +30,7 @@ impl LineBuffer {
 
     /// Returns the next complete line without its newline. A line above [`LINE_BYTES_MAX`] is
     /// returned in pieces, whose first is one byte longer than a record can be.
-    pub(crate) fn next(&mut self) -> Option<String> {
+    pub fn next(&mut self) -> Option<String> {
         let rest = &self.bytes[self.searched..];
         let newline = rest.iter().position(|&b| b == b'\n');
         let end = newline.map_or(self.bytes.len(), |at| self.searched + at);
@@ -59,14 +60,15 @@ impl LineBuffer {
 
 /// Reads the output of a process line by line.
 #[derive(Debug)]
-pub(crate) struct Lines<R> {
+pub struct Lines<R> {
     reader: R,
     buffer: LineBuffer,
     chunk: Vec<u8>,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(crate) fn new(reader: R) -> Self {
+    /// The lines of a stream.
+    pub fn new(reader: R) -> Self {
         Self {
             reader,
             buffer: LineBuffer::default(),
@@ -75,7 +77,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// Returns the next line, or `None` at the end. Safe to cancel.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<String>> {
+    pub async fn next(&mut self) -> io::Result<Option<String>> {
         loop {
             if let Some(line) = self.buffer.next() {
                 return Ok(Some(line));

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::now::unix_ns;
 
 /// Maximum number of requests at the same time.
-pub(crate) const CONCURRENT_MAX: usize = 16;
+pub const CONCURRENT_MAX: usize = 16;
 /// Pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Maximum size of a body whose lines are selected.
@@ -83,7 +83,8 @@ async fn send(request: &ProbeRequest, start: Instant) -> ProbeResult {
     }
 }
 
-pub(crate) async fn attempt(request: &ProbeRequest) -> ProbeResult {
+/// Sends one request.
+pub async fn attempt(request: &ProbeRequest) -> ProbeResult {
     let within = Duration::from_nanos(request.timeout_ns);
     let until = Instant::now() + within;
     let late = |what: &str| ProbeFailure {

@@ -6,8 +6,6 @@ use tare_plan::graph::{Application, Command};
 use tare_plan::mesh::{EnvoyProgram, Mesh};
 use tare_plan::{EnvironmentKind, Plan};
 
-use crate::envoy::search::is_program;
-
 /// Where programs and files are searched.
 #[derive(Debug, Clone)]
 pub struct Places {
@@ -157,6 +155,13 @@ fn of_application(application: &Application, places: &Places) -> Vec<String> {
 
 fn exists(path: &Path) -> bool {
     path.try_exists().unwrap_or(true)
+}
+
+/// Whether it is a file that may be executed.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tare_files::DOCUMENT_BYTES_MAX;
 use tare_records::layout;
 
-use crate::envoy::install::digest;
+use crate::digest::of_file as digest;
 
 /// Returns the list of the files below a folder: one line for each, as `sha256sum` writes and checks them.
 ///

@@ -9,7 +9,7 @@ use tare_records::record::ProxySettings;
 ///
 /// # Errors
 /// A message, when the file cannot be written.
-pub(crate) fn save(config: &Path, settings: &ProxySettings) -> Result<(), String> {
+pub fn save(config: &Path, settings: &ProxySettings) -> Result<(), String> {
     let path = config.join(format!("generator-sidecar-{}.json", settings.name));
     let text = serde_json::to_string_pretty(settings).unwrap_or_default() + "\n";
     std::fs::write(&path, text).map_err(|e| format!("failed to write {}: {e}", path.display()))

@@ -16,7 +16,7 @@ const VARIABLE: &str = "TARE_LOG";
 /// # Errors
 /// When `TARE_LOG` is not valid.
 pub(crate) fn start(verbose: u8) -> anyhow::Result<()> {
-    if tare_run::local::is_worker() {
+    if tare_local::is_worker() {
         return Ok(());
     }
     let filter = match std::env::var(VARIABLE) {
@@ -42,7 +42,14 @@ pub(crate) fn start(verbose: u8) -> anyhow::Result<()> {
 
 /// Returns the filter that selects tare's own crates.
 fn own(level: LevelFilter) -> Targets {
-    let crates = ["tare", "tare_run", "tare_load", "tare_report"];
+    let crates = [
+        "tare",
+        "tare_run",
+        "tare_local",
+        "tare_cluster",
+        "tare_load",
+        "tare_report",
+    ];
     Targets::new().with_targets(crates.map(|name| (name, level)))
 }
 
@@ -68,7 +75,7 @@ mod tests {
     #[test]
     fn a_level_or_pairs_are_accepted_and_a_mistake_is_explained() {
         let debug = filter("debug").unwrap();
-        assert!(debug.would_enable("tare_run::local", &tracing::Level::DEBUG));
+        assert!(debug.would_enable("tare_local", &tracing::Level::DEBUG));
         assert!(!debug.would_enable("hyper", &tracing::Level::ERROR));
         let pairs = filter("hyper=trace").unwrap();
         assert!(pairs.would_enable("hyper::client", &tracing::Level::TRACE));

@@ -29,7 +29,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let begun = tare_run::local::heed_children().map_err(Into::into);
+    let begun = tare_local::heed_children().map_err(Into::into);
     let begun = begun.and_then(|()| log::start(cli.verbose));
     match begun.and_then(|()| cli.command.run()) {
         Ok(code) => code,

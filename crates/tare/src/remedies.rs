@@ -159,10 +159,10 @@ fn wrong(tare: &Command, text: &str, of_all: &[String], all: &[String]) -> Vec<S
 /// The commands that print the messages of a file; empty if they are not known.
 fn printed_by(path: &Path, all: &[String]) -> Vec<String> {
     let path = path.to_str().unwrap();
-    if path.contains("/model/src/plan/") {
+    if path.contains("/plan/src/plan/") {
         return OF_PLANS.map(str::to_owned).to_vec();
     }
-    if path.contains("/run/src/kube/observe/") {
+    if path.contains("/cluster/src/observe/") {
         return vec!["observe".to_owned()];
     }
     let Some((_, of)) = path.split_once("/tare/src/cmd/") else {
@@ -198,7 +198,8 @@ fn every_option_that_a_message_names_is_one_of_the_command_that_prints_it() {
     let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut files = Vec::new();
     for name in [
-        "files", "model", "analysis", "load", "workload", "run", "report", "tare",
+        "files", "plan", "records", "analysis", "load", "workload", "run", "local", "cluster",
+        "report", "tare",
     ] {
         sources(&crates.join(name).join("src"), &mut files);
     }

@@ -1,7 +1,7 @@
 //! `tare run` with several contexts, against simulated API servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "../../run/tests/kube/simulated/mod.rs"]
+#[path = "../../cluster/tests/kube/simulated/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod simulated;
 

@@ -2,7 +2,7 @@
 //! pod is started and killed by the test.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "../../run/tests/kube/simulated/mod.rs"]
+#[path = "../../cluster/tests/kube/simulated/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod simulated;
 

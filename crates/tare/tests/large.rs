@@ -3,7 +3,7 @@
 
 #[path = "support/resident.rs"]
 mod resident;
-#[path = "../../run/tests/kube/simulated/mod.rs"]
+#[path = "../../cluster/tests/kube/simulated/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod simulated;
 

@@ -1,7 +1,7 @@
 //! `tare plan check --cluster` and `tare doctor` on simulated platforms, with a stub of Helm.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "../../run/tests/kube/simulated/mod.rs"]
+#[path = "../../cluster/tests/kube/simulated/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the environment")]
 mod simulated;
 

@@ -473,7 +473,7 @@ repeats: 1
 ";
     std::fs::write(dir.path().join("one.yaml"), plan).unwrap();
     let lock = dir.path().join("lock");
-    let turn = tare_run::local::turn::Turn::take(&lock, Path::new("/runs/first"));
+    let turn = tare_local::turn::Turn::take(&lock, Path::new("/runs/first"));
     let turn = turn.unwrap().unwrap();
     let run = |out: &str, flags: &[&str]| {
         let mut command = tare(dir.path());

@@ -64,7 +64,7 @@ pub struct LoadSpec {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kernel_timestamps_every: u32,
     /// Addresses on loopback, by name, from which a worker reads JSON documents of its own
-    /// proxy after the load. See [`tare_records::record::ProxySettings`].
+    /// proxy after the load. See `ProxySettings` of the records.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub proxy_config: BTreeMap<String, String>,
 }

@@ -13,7 +13,7 @@ use tare_stats::wire::{HistogramWire, LatencySummary};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Merged {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Version of tare that merged.
     pub tare_version: String,

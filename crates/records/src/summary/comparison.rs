@@ -10,7 +10,7 @@ use crate::verdict::Grade;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
-    /// [`tare_plan::SCHEMA_VERSION`].
+    /// [`crate::SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The run that is compared with.
     pub before: ComparedRun,

@@ -33,7 +33,7 @@ pub const BYTES_MAX: u64 = 128 << 20;
 /// How long the records can be read after the worker has ended.
 const AFTER_END: Duration = Duration::from_secs(120);
 /// A request for the clock of this node; see [`serve`].
-pub(crate) const CLOCK: &str = "clock";
+pub const CLOCK: &str = "clock";
 /// Longest time of one request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
@@ -169,7 +169,7 @@ async fn answer(mut connection: TcpStream, store: &RefCell<Store>) -> io::Result
 }
 
 /// Splits a line of [`run`] into its number and its record.
-pub(crate) fn numbered(line: &str) -> Option<(u64, &str)> {
+pub fn numbered(line: &str) -> Option<(u64, &str)> {
     let (number, record) = line.split_once(' ')?;
     Some((number.parse().ok()?, record))
 }

@@ -2,11 +2,11 @@
 //! texts; [`read`] reads files and clocks.
 
 mod cgroup;
-pub(crate) mod container;
-pub(crate) mod counters;
+pub mod container;
+pub mod counters;
 pub mod parse;
-pub(crate) mod read;
+pub mod read;
 mod run_queue;
-pub(crate) mod stacks;
+pub mod stacks;
 mod symbols;
-pub(crate) mod tree;
+pub mod tree;

@@ -14,7 +14,7 @@ use super::{cgroup, parse};
 
 /// A watched process, identified by its id and start time, because the kernel reuses ids.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     pid: u32,
     start_ticks: Option<u64>,
     clock: Option<ClockId>,
@@ -23,7 +23,7 @@ pub(crate) struct Process {
 
 /// CPU and resident memory of a process at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// CPU time since its start, of all threads, including ended ones, in nanoseconds.
     pub cpu_ns: u64,
     /// Run-queue delay of its threads in nanoseconds, if it was read.
@@ -47,7 +47,7 @@ pub(super) struct Counts {
 
 impl Process {
     /// Starts to watch a process. A process that does not exist counts as ended.
-    pub(crate) fn new(pid: u32) -> Self {
+    pub fn new(pid: u32) -> Self {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
         Self {
             pid,
@@ -64,7 +64,7 @@ impl Process {
     ///
     /// CPU comes from the clock of the process, in nanoseconds. If that clock cannot be read, it
     /// comes from `/proc/PID/stat`, in ticks of 10 ms.
-    pub(crate) fn usage(&mut self) -> Option<Usage> {
+    pub fn usage(&mut self) -> Option<Usage> {
         let counts = self.counts().filter(|c| !c.is_zombie)?;
         let pid = self.pid.to_string();
         Some(Usage {
@@ -99,7 +99,7 @@ impl Process {
     }
 
     /// Whether the process still runs.
-    pub(crate) fn is_same(&self) -> bool {
+    pub fn is_same(&self) -> bool {
         self.stat().is_some()
     }
 
@@ -117,13 +117,13 @@ impl Process {
 
     /// CPU from `/proc/PID/stat`, in nanoseconds, with the resolution of a tick.
     #[cfg(test)]
-    pub(crate) fn stat_cpu_ns(&self) -> Option<u64> {
+    pub fn stat_cpu_ns(&self) -> Option<u64> {
         Some(parse::stat_cpu_ticks(&self.stat()?)? * tick_ns())
     }
 
     /// Proportional set size in bytes; `None` without permission. The kernel walks all pages of the
     /// process for this, which takes some hundred microseconds for a proxy.
-    pub(crate) fn pss_bytes(&self) -> Option<u64> {
+    pub fn pss_bytes(&self) -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         parse::kib_line_bytes(&text, "Pss")
     }
@@ -134,7 +134,7 @@ fn is_zombie(stat: &str) -> bool {
 }
 
 /// Reads the machine; `None` if `/proc` is not as expected.
-pub(crate) fn machine() -> Option<MachineSample> {
+pub fn machine() -> Option<MachineSample> {
     let ticks = parse::machine_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let pressure = fs::read_to_string("/proc/pressure/cpu").ok();
@@ -149,12 +149,12 @@ pub(crate) fn machine() -> Option<MachineSample> {
 }
 
 /// Number of cores that this process may use.
-pub(crate) fn cores_allowed() -> u32 {
+pub fn cores_allowed() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
 /// CPU time of this process.
-pub(crate) fn own_cpu() -> Duration {
+pub fn own_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map(Duration::from)
         .unwrap_or_default()
@@ -162,13 +162,13 @@ pub(crate) fn own_cpu() -> Duration {
 
 /// Throttling of a control group by its own CPU quota and by those of its ancestors.
 #[derive(Debug)]
-pub(crate) struct Throttling {
+pub struct Throttling {
     files: Vec<PathBuf>,
 }
 
 impl Throttling {
     /// Throttling of the group of this process.
-    pub(crate) fn own() -> Self {
+    pub fn own() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let dirs = cgroup::cpu_dirs(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"));
         Self::of(dirs)
@@ -182,7 +182,7 @@ impl Throttling {
 
     /// Throttled time so far, in nanoseconds, summed over cores and groups; `None` if no group has
     /// the counter (no CPU controller, or only the root group).
-    pub(crate) fn ns(&self) -> Option<u64> {
+    pub fn ns(&self) -> Option<u64> {
         self.each().reduce(u64::saturating_add)
     }
 

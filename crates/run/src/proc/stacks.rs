@@ -30,7 +30,7 @@ const CONTEXT_MIN: u64 = -4095_i64 as u64;
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 
 /// Why stacks cannot be sampled on this machine, and what permits it; `None` if they can.
-pub(crate) fn prevented() -> Option<String> {
+pub fn prevented() -> Option<String> {
     let error = open_all(tare_records::stacks::PERIOD_NS).err()?;
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     Some(words(&error, paranoid.trim()))

@@ -26,7 +26,7 @@ const LIST_EVERY: Duration = Duration::from_millis(1);
 /// one as their parent. So the sum over all living processes contains all CPU time, unless a parent does not wait: then
 /// the kernel drops the time of its children.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     pid: u32,
     keeper: Process,
     members: BTreeMap<u32, Process>,
@@ -87,7 +87,7 @@ impl Reading {
 
 impl Tree {
     /// Starts to watch what runs below a process.
-    pub(crate) fn new(pid: u32) -> Self {
+    pub fn new(pid: u32) -> Self {
         let mut tree = Self {
             pid,
             keeper: Process::new(pid),
@@ -112,7 +112,7 @@ impl Tree {
 
     /// The sums of CPU, run-queue delay and memory; `None` when the watched process has ended. Resident memory counts
     /// what the processes share several times.
-    pub(crate) fn usage(&mut self) -> Option<Usage> {
+    pub fn usage(&mut self) -> Option<Usage> {
         let mut attempt = 1;
         let (reading, is_quiet) = loop {
             let (reading, is_quiet) = self.read()?;
@@ -198,13 +198,13 @@ impl Tree {
     }
 
     /// The window begins: what was missing before does not matter.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.ignoring = None;
         self.dropped_before_ns = self.dropped_ns;
     }
 
     /// Why CPU time of the window may be missing in the sums.
-    pub(crate) fn missing(&self) -> Option<String> {
+    pub fn missing(&self) -> Option<String> {
         if let Some(pid) = self.ignoring {
             return Some(format!(
                 "its process {pid} ignores the end of its children (SIGCHLD), so that Linux drops their CPU time"
@@ -221,31 +221,31 @@ impl Tree {
     }
 
     /// Whether the watched process still runs.
-    pub(crate) fn is_same(&self) -> bool {
+    pub fn is_same(&self) -> bool {
         self.keeper.is_same()
     }
 
     /// The sum of the proportional set sizes in bytes; `None` without permission. It counts shared memory once.
-    pub(crate) fn pss_bytes(&self) -> Option<u64> {
+    pub fn pss_bytes(&self) -> Option<u64> {
         let living = self.members.values().filter(|member| member.is_same());
         living.map(Process::pss_bytes).sum()
     }
 }
 
 /// Whether a process ignores SIGCHLD, so that nobody waits for its children.
-pub(crate) fn ignores_children(pid: u32) -> bool {
+pub fn ignores_children(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     signals::is_ignored(&status, Signal::CHILD.as_raw())
 }
 
 /// Whether a process exists and has not ended.
-pub(crate) fn is_living(pid: u32) -> bool {
+pub fn is_living(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     parse::stat_state(&stat).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// The children of a process, their children, and so on.
-pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+pub fn descendants(pid: u32) -> Vec<u32> {
     let mut all = children(pid);
     let mut at = 0;
     while let Some(pid) = all.get(at).copied() {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tare_run::kube::detached::{Attached, attach};
+use tare_cluster::detached::{Attached, attach};
 use tokio::sync::watch;
 
 use super::exit;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use tare_cluster as kube;
 use tare_plan::KubernetesSettings;
 use tare_records::trial::EventKind;
-use tare_run::kube;
 
 use super::exit;
 use super::output::{one_line, say};

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use futures_util::future::join_all;
 use indicatif::MultiProgress;
+use tare_cluster::{Kubernetes, server};
 use tare_files::DOCUMENT_BYTES_MAX;
 use tare_plan::EnvironmentKind;
 use tare_plan::trial::order;
 use tare_records::layout;
 use tare_records::summary::clusters::{ClusterRun, ClustersManifest};
-use tare_run::kube::{Kubernetes, server};
 use tokio::sync::watch;
 
 use super::exit;

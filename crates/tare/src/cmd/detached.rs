@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Subcommand;
+use tare_cluster::detached::{DetachedRun, Inside, write_kubeconfig};
+use tare_cluster::transfer;
 use tare_records::layout;
-use tare_run::kube::detached::{DetachedRun, Inside, write_kubeconfig};
-use tare_run::transfer;
 use tokio::sync::watch;
 
 use super::exit;

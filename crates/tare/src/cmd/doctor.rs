@@ -4,11 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use tare_cluster::doctor::Check;
+use tare_cluster::{deep_role_yaml, doctor, mesh_role, role_yaml, with_named_platform};
 use tare_plan::Plan;
 use tare_plan::mesh::Mesh;
 use tare_run::environment::EnvironmentError;
-use tare_run::kube::doctor::Check;
-use tare_run::kube::{deep_role_yaml, doctor, mesh_role, role_yaml, with_named_platform};
 
 use super::exit;
 

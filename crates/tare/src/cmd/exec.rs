@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tare_run::local::Conduct;
+use tare_local::Conduct;
 
 /// Become another program, and end when the given parent ends.
 #[derive(clap::Args)]
@@ -34,10 +34,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         keep: args.keep,
     };
     if args.keep {
-        let code = tare_run::local::keep(args.parent, conduct, &args.program, &args.arguments)?;
+        let code = tare_local::keep(args.parent, conduct, &args.program, &args.arguments)?;
         return Ok(ExitCode::from(code));
     }
-    let never = tare_run::local::exec(args.parent, conduct, &args.program, &args.arguments)?;
+    let never = tare_local::exec(args.parent, conduct, &args.program, &args.arguments)?;
     match never {}
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tare_run::kube::detached::fetch;
+use tare_cluster::detached::fetch;
 
 use super::exit;
 use super::output::{print, say};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use tare_run::image::Image;
+use tare_cluster::image::Image;
 
 /// Write a container image of tare as an OCI archive, without Docker
 ///

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tare_run::keep::{self, Keep};
+use tare_run::keep;
+use tare_run::keep::Keep;
 
 use crate::terminal::raw_out;
 

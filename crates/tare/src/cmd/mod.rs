@@ -89,7 +89,7 @@ pub(crate) enum Command {
 
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        tare_run::local::die_with_parent()?;
+        tare_local::die_with_parent()?;
         match self {
             Self::Run(args) => run::run(args),
             Self::Plan(args) => plan::run(args),

@@ -12,7 +12,8 @@ use tare_analysis::figures;
 use tare_plan as plan;
 use tare_plan::units::{format_duration_ns, format_rate};
 use tare_plan::{Design, Load, LoadKind, Plan, Sweep, TEXT_BYTES_MAX};
-use tare_run::requirements::{self, Places};
+use tare_run::requirements;
+use tare_run::requirements::Places;
 
 use super::output::{Output, json, print};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use tare_cluster::actions::actions;
 use tare_records::actions::{Action, ClusterActions};
-use tare_run::kube::actions::actions;
 
 use super::cluster::Flags;
 use super::exit;

@@ -10,10 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use rustix::process::Signal;
 use signal_hook::iterator::Signals;
+use tare_cluster::Kubernetes;
+use tare_local::{Local, LocalSettings};
 use tare_plan::trial::order;
 use tare_plan::{EnvironmentKind, Plan};
-use tare_run::kube::Kubernetes;
-use tare_run::local::{Local, LocalSettings};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
+use tare_local::envoy::install;
+use tare_local::{Local, LocalDeployment, LocalSettings};
 use tare_plan::load::{Arrivals, Pace};
 use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
 use tare_plan::trial::TrialSpec;
 use tare_plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Workload};
 use tare_records::trial::Proof;
 use tare_run::environment::{Deployed, Environment};
-use tare_run::envoy::install;
-use tare_run::local::probe;
-use tare_run::local::{Local, LocalDeployment, LocalSettings};
+use tare_run::http as probe;
 
 pub(crate) fn mesh(name: &str, data_plane: DataPlaneKind, mtls: Mtls) -> Mesh {
     Mesh {

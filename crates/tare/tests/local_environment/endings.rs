@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tare_local::LocalDeployment;
 use tare_plan::graph::ServiceProtocol;
 use tare_records::layout::CONFIG;
 use tare_records::trial::{EventKind, Resources};
 use tare_records::worker::{AgentSpec, Plane};
 use tare_run::environment::{Deployed, Environment, EnvironmentError, Phase, WorkerSpec};
-use tare_run::local::{LocalDeployment, probe};
+use tare_run::http as probe;
 
 use crate::bench::{Bench, bare, envoy, is_running, strict};
 

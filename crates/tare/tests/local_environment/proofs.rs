@@ -4,13 +4,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tare_local::envoy::install;
 use tare_plan::mesh::{DataPlaneKind, Mesh, Placement};
 use tare_records::layout::{CONFIG, LOGS};
 use tare_records::record::ProxySettings;
 use tare_records::trial::{Event, EventKind, Proof};
 use tare_run::environment::{Deployed, Environment, Phase};
-use tare_run::envoy::install;
-use tare_run::local::probe;
+use tare_run::http as probe;
 
 #[path = "../../../run/tests/support/executable.rs"]
 mod executable;

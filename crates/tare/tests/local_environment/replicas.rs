@@ -4,11 +4,12 @@ use std::net::SocketAddrV4;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
+use tare_local::LocalDeployment;
 use tare_plan::graph::ServiceProtocol;
 use tare_plan::mesh::{Mesh, Placement};
 use tare_records::calls::ServiceCalls;
 use tare_run::environment::{Deployed, Environment, Phase};
-use tare_run::local::{LocalDeployment, probe};
+use tare_run::http as probe;
 
 use crate::bench::{Bench, all_hold, bare, claims, envoy, placed, send, strict};
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use tare_run::kube::detached::{DetachedRun, Volume, create};
+use tare_cluster::detached::{DetachedRun, Volume, create};
 
 use super::{Args, new_run};
 use crate::cmd::output::{print, say};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tare_records::layout;
 use tare_records::summary::Summary;
-use tare_run::experiment::{self, Outcome};
+use tare_run::experiment;
+use tare_run::experiment::Outcome;
 
 use crate::cmd::exit;
 use crate::cmd::output::{Output, code_of, one_line, print_analysis, say};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use tare_cluster::detached::FETCHED;
 use tare_files::DOCUMENT_BYTES_MAX;
 use tare_plan as plan;
 use tare_plan::Plan;
@@ -12,8 +13,8 @@ use tare_plan::units::format_duration_ns;
 use tare_records::layout;
 use tare_records::layout::{Fingerprint, RunManifest};
 use tare_run::environment::Environment;
-use tare_run::experiment::{self, Observer, Update};
-use tare_run::kube::detached::FETCHED;
+use tare_run::experiment;
+use tare_run::experiment::{Observer, Update};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 

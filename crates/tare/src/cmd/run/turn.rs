@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
-use tare_run::local::turn::{Turn, folder};
+use tare_local::turn::{Turn, folder};
 use tokio::sync::watch;
 
 use crate::cmd::output::say;
