@@ -8,6 +8,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::RwLock;
 
 #[path = "support/judged.rs"]
 mod judged;
@@ -18,6 +19,9 @@ mod programs;
 mod datastores;
 
 use programs::{assert_weighed, left_behind, tare};
+
+/// Held by the test whose program listens on all addresses: meanwhile it would answer for the programs of other tests.
+static ADDRESSES: RwLock<()> = RwLock::new(());
 
 /// Runs a plan with this workload in `dir`.
 fn run(dir: &Path, workload: &str) -> Output {
@@ -34,6 +38,7 @@ fn run(dir: &Path, workload: &str) -> Output {
 
 #[test]
 fn industry_applications_are_proven_and_weighed() {
+    let _addresses = ADDRESSES.read();
     for workload in [
         "acme-air",
         "{graph: acme-air, mix: sessions}",
@@ -63,6 +68,7 @@ const SHORT: [&str; 8] = [
 
 #[test]
 fn datastores_are_in_the_mesh_or_outside_of_it() {
+    let _addresses = ADDRESSES.read();
     let dir = tempfile::tempdir().unwrap();
     let mut command = tare(dir.path());
     command.args(["run", "datastore", "--out", "out", "--set", "load.rate=40"]);
@@ -165,6 +171,7 @@ fn run_with(dir: &Path, fault: &str, mesh: &str, instances: u32) -> (Output, Str
 
 #[test]
 fn a_program_of_the_user_that_fails_is_named_with_the_reason_and_nothing_is_left() {
+    let _addresses = ADDRESSES.read();
     for (fault, mesh, instances, expected) in [
         (
             "never-ready",
@@ -210,6 +217,7 @@ fn a_program_of_the_user_that_fails_is_named_with_the_reason_and_nothing_is_left
 /// One of the two programs listens first. The other cannot.
 #[test]
 fn a_program_that_listens_on_all_addresses_is_named() {
+    let _addresses = ADDRESSES.write();
     let dir = tempfile::tempdir().unwrap();
     let (output, events) = run_with(dir.path(), "all-addresses", "bare", 1);
     let named = [
@@ -224,6 +232,7 @@ fn a_program_that_listens_on_all_addresses_is_named() {
 
 #[test]
 fn a_program_of_the_user_is_proven_and_weighed_and_its_children_are_ended() {
+    let _addresses = ADDRESSES.read();
     let dir = tempfile::tempdir().unwrap();
     let (output, events) = run_with(dir.path(), "child", "[bare, envoy/mtls]", 2);
     assert_weighed(dir.path(), &output, 2);
@@ -236,6 +245,7 @@ fn a_program_of_the_user_is_proven_and_weighed_and_its_children_are_ended() {
 
 #[test]
 fn the_example_with_a_datastore_runs() {
+    let _addresses = ADDRESSES.read();
     let valkey = "command -v valkey-server || command -v redis-server";
     if has(&["sh", "-c", valkey], "Valkey or Redis") {
         run_example("store.yaml", "true");
@@ -290,6 +300,7 @@ fn has(command: &[&str], what: &str) -> bool {
 
 #[test]
 fn the_example_in_python_is_proven_and_weighed() {
+    let _addresses = ADDRESSES.read();
     if has(&["python3", "-c", "import ensurepip"], "Python 3 with venv") {
         let prepare =
             "rm -rf venv && python3 -m venv venv && venv/bin/pip install -q -r requirements.txt";
@@ -299,6 +310,7 @@ fn the_example_in_python_is_proven_and_weighed() {
 
 #[test]
 fn the_example_in_go_is_proven_and_weighed() {
+    let _addresses = ADDRESSES.read();
     if has(&["go", "version"], "Go") {
         run_example("go.yaml", "cd go && go build -o shop .");
     }

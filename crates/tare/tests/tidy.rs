@@ -151,8 +151,8 @@ fn every_dependency_has_its_reason() {
         .filter_map(|l| l.split([' ', '.', '=']).next())
         .filter(|name| !name.is_empty() && !name.starts_with('#') && !name.starts_with("tare"))
         .collect();
-    let map = read(&root().join("ARCHITECTURE.md")).unwrap();
-    let (_, table) = map.split_once("## Dependencies, and why\n").unwrap();
+    let map = read(&root().join("docs/dependencies.md")).unwrap();
+    let (_, table) = map.split_once("# Dependencies, and why\n").unwrap();
     let rows = table
         .lines()
         .filter(|l| l.starts_with("| ") && !l.contains("| web |"));
@@ -164,7 +164,7 @@ fn every_dependency_has_its_reason() {
         .collect();
     assert_eq!(
         used, reasons,
-        "the dependencies in Cargo.toml and in ARCHITECTURE.md differ"
+        "the dependencies in Cargo.toml and in docs/dependencies.md differ"
     );
 }
 

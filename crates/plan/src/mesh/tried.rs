@@ -49,7 +49,7 @@ fn the_tables_of_the_documents_are_those_of_the_mesh_files() {
         if std::env::var_os("TARE_UPDATE").is_some() {
             std::fs::write(&path, expected).unwrap();
         } else {
-            let command = "TARE_UPDATE=1 cargo test -p tare-model --lib";
+            let command = "TARE_UPDATE=1 cargo test -p tare-plan --lib";
             assert_eq!(text, expected, "{document}: write it again with {command}");
         }
     }

@@ -71,6 +71,7 @@ fn assert_nothing_is_left(dir: &Path) {
 
 #[test]
 fn real_datastores_are_proven_and_weighed() {
+    let _addresses = super::ADDRESSES.read();
     for store in installed() {
         let dir = directory(store, MESHES, "1s");
         let output = run(dir.path());
@@ -95,6 +96,7 @@ fn wait(what: &str, is_true: impl Fn() -> bool) {
 
 #[test]
 fn a_run_that_is_interrupted_or_killed_leaves_no_datastore() {
+    let _addresses = super::ADDRESSES.read();
     for store in installed() {
         for signal in ["INT", "KILL"] {
             let dir = directory(store, "bare", "60s");
@@ -122,6 +124,7 @@ fn a_run_that_is_interrupted_or_killed_leaves_no_datastore() {
 
 #[test]
 fn a_datastore_that_is_not_installed_is_named_with_its_package_before_any_trial() {
+    let _addresses = super::ADDRESSES.read();
     let dir = directory("valkey", "bare", "1s");
     let output = command(dir.path())
         .env("PATH", dir.path())
@@ -143,6 +146,7 @@ fn is_root() -> bool {
 
 #[test]
 fn a_temporary_directory_that_the_user_of_postgresql_cannot_enter_is_an_error() {
+    let _addresses = super::ADDRESSES.read();
     if !is_root() || !installed().contains(&"postgresql") {
         return;
     }
