@@ -233,7 +233,7 @@ pub(super) mod tests {
     use std::fs;
 
     pub(in crate::envoy) fn sha256_of_text(text: &str) -> String {
-        tare_run::digest::hex(&ring::digest::tare_run::digest::of_file(
+        tare_run::digest::hex(&ring::digest::digest(
             &ring::digest::SHA256,
             text.as_bytes(),
         ))
