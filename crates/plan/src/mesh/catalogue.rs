@@ -1,24 +1,29 @@
 //! All meshes that a plan can name.
 
+use std::sync::LazyLock;
+
 use super::decode;
 use super::definition::Mesh;
 use crate::builtin_files::MESHES;
 use crate::source::Problems;
 
-/// Meshes and their variants, which are named `mesh/variant`.
+/// The meshes that come with tare. A test shows that their files have no problems.
+static BUILTIN: LazyLock<Vec<Mesh>> = LazyLock::new(|| {
+    let read = |(name, text): &(&str, &str)| {
+        let mut problems = Problems::default();
+        let node = problems.read_file(name, text)?;
+        decode::meshes(&mut problems, &node)
+    };
+    MESHES.iter().filter_map(read).flatten().collect()
+});
+
+/// Meshes and their variants, which are named `mesh/variant`: those that come with tare, and those of files.
+#[derive(Default)]
 pub(crate) struct Catalogue {
-    meshes: Vec<Mesh>,
+    added: Vec<Mesh>,
 }
 
 impl Catalogue {
-    /// The meshes that come with tare.
-    pub(crate) fn builtin(problems: &mut Problems) -> Self {
-        let mut catalogue = Self { meshes: Vec::new() };
-        for (name, text) in MESHES {
-            catalogue.add(problems, name, text);
-        }
-        catalogue
-    }
 
     /// Adds the mesh of a file with its variants.
     pub(crate) fn add(&mut self, problems: &mut Problems, file: &str, text: &str) {
@@ -39,17 +44,21 @@ impl Catalogue {
                 .expected("a name that no other mesh has");
             return;
         }
-        self.meshes.extend(meshes);
+        self.added.extend(meshes);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Mesh> + Clone {
+        BUILTIN.iter().chain(&self.added)
     }
 
     /// Every name that a plan can use.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        self.meshes.iter().map(|m| m.name.as_str())
+        self.all().map(|m| m.name.as_str())
     }
 
     /// The mesh or variant of that name.
     pub(crate) fn get(&self, name: &str) -> Option<Mesh> {
-        self.meshes.iter().find(|m| m.name == name).cloned()
+        self.all().find(|m| m.name == name).cloned()
     }
 }
 
@@ -63,16 +72,16 @@ mod tests {
     fn every_mesh_file_is_valid_and_holds_the_mesh_of_its_name() {
         for (file, text) in MESHES {
             let mut problems = Problems::default();
-            let mut catalogue = Catalogue { meshes: Vec::new() };
-            catalogue.add(&mut problems, file, text);
+            let node = problems.read_file(file, text).unwrap();
+            let meshes = decode::meshes(&mut problems, &node);
             assert_eq!(problems.list(), []);
-            assert_eq!(catalogue.names().next(), Some(stem(file)));
+            assert_eq!(meshes.unwrap()[0].name, stem(file));
         }
     }
 
     #[test]
     fn a_variant_changes_only_what_it_lists() {
-        let catalogue = Catalogue::builtin(&mut Problems::default());
+        let catalogue = Catalogue::default();
         let plain = catalogue.get("envoy").unwrap();
         let mtls = catalogue.get("envoy/mtls").unwrap();
         assert_eq!(plain.data_plane, DataPlaneKind::EnvoySidecar);
@@ -90,7 +99,7 @@ mod tests {
 
     #[test]
     fn every_shipped_mesh_of_a_cluster_is_complete_and_pinned() {
-        let catalogue = Catalogue::builtin(&mut Problems::default());
+        let catalogue = Catalogue::default();
         let mut seen = 0;
         for name in catalogue.names() {
             let mesh = catalogue.get(name).unwrap();
@@ -137,7 +146,7 @@ mod tests {
 
     #[test]
     fn kuma_with_mutual_tls_allows_requests_and_has_the_same_metrics() {
-        let catalogue = Catalogue::builtin(&mut Problems::default());
+        let catalogue = Catalogue::default();
         let [plain, mtls] = ["kuma", "kuma/mtls"].map(|name| catalogue.get(name).unwrap());
         let modes = [&plain, &mtls].map(|m| m.settings.mtls);
         assert_eq!(modes, [Mtls::Off, Mtls::Strict]);
@@ -152,7 +161,7 @@ mod tests {
 
     #[test]
     fn variants_of_istio_change_the_settings_in_their_names() {
-        let catalogue = Catalogue::builtin(&mut Problems::default());
+        let catalogue = Catalogue::default();
         let of = |name: &str| catalogue.get(name).unwrap();
         let values = |name: &str| of(name).kubernetes.unwrap().values.clone();
         assert!(values("istio/stock").is_empty());
@@ -192,7 +201,7 @@ mod tests {
     #[test]
     fn every_mistake_in_a_mesh_file_is_reported() {
         let mut problems = Problems::default();
-        let mut catalogue = Catalogue::builtin(&mut problems);
+        let mut catalogue = Catalogue::default();
         let text = "name: envoy\ndata_plane: envoy-sidecars\nsettings: {mtls: on}\nvariants:\n  a b: {}\n  c: {settings: {concurency: 2}}\n";
         catalogue.add(&mut problems, "mine.yaml", text);
         let problems = problems.check(None::<()>).unwrap_err();

@@ -43,7 +43,7 @@ pub use pprof::PprofEndpoint;
 /// Returns where the parts of the meshes for Kubernetes run that come with tare, each once.
 #[must_use]
 pub fn known_parts() -> Vec<MeshParts> {
-    let catalogue = Catalogue::builtin(&mut crate::source::Problems::default());
+    let catalogue = Catalogue::default();
     let mut known: Vec<MeshParts> = Vec::new();
     for name in catalogue.names() {
         let section = catalogue.get(name).and_then(|m| m.kubernetes);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn mesh(name: &str) -> MeshKubernetes {
-        let mesh = Catalogue::builtin(&mut Problems::default()).get(name);
+        let mesh = Catalogue::default().get(name);
         *mesh.unwrap().kubernetes.unwrap()
     }
 
@@ -177,7 +177,7 @@ mod tests {
     fn the_file_is_valid_and_each_value_is_for_a_release_of_a_mesh() {
         let platforms = read(FILE).unwrap();
         assert_eq!(*PLATFORMS, platforms);
-        let catalogue = Catalogue::builtin(&mut Problems::default());
+        let catalogue = Catalogue::default();
         let meshes = catalogue.names().filter_map(|n| catalogue.get(n));
         let releases: Vec<String> = meshes
             .filter_map(|m| m.kubernetes)

@@ -11,7 +11,7 @@ const END: &str = "<!-- end -->\n";
 
 /// The table: meshes with the same `tried` share a row.
 fn table() -> String {
-    let catalogue = Catalogue::builtin(&mut Problems::default());
+    let catalogue = Catalogue::default();
     let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
     for name in catalogue.names() {
         let section = catalogue.get(name).and_then(|m| m.kubernetes);

@@ -284,7 +284,7 @@ fn catalogue(
     read_file: &ReadFile<'_>,
 ) -> Option<Catalogue> {
     let before = problems.list().len();
-    let mut catalogue = Catalogue::builtin(problems);
+    let mut catalogue = Catalogue::default();
     for path in mesh_files.optional()?.map_or_else(Vec::new, |list| list.0) {
         match read_file(&path.value) {
             Ok(text) => catalogue.add(problems, &path.value, &text),

@@ -94,6 +94,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         parts: parts(&args),
         namespaces: args.namespace.clone(),
         duration: Duration::from_nanos(args.duration),
+        every: EVERY,
         requests: args.requests,
     };
     if options.duration < DURATION_MIN {

@@ -38,7 +38,7 @@ fn quick(sets: &[&str]) -> Plan {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test of a snapshot")]
 fn every_kind_of_error_has_its_location_what_was_found_and_what_was_expected() {
-    let meshes = Catalogue::builtin(&mut PlanErrors::default());
+    let meshes = Catalogue::default();
     let meshes = one_of(meshes.names());
     let graphs = crate::graph::builtins();
     let graphs = one_of(graphs.iter().map(|g| g.name));
