@@ -87,14 +87,14 @@ datastores-if-there:
 .PHONY: grafana-test
 grafana-test: ## Run every query of docs/grafana on a real Prometheus (PROMETHEUS names its binary)
 	@test -n "$(or $(PROMETHEUS),$(shell command -v prometheus))" || { echo "grafana-test: found no Prometheus; install it or set PROMETHEUS" >&2; exit 1; }
-	PROMETHEUS="$(or $(PROMETHEUS),$(shell command -v prometheus))" $(CARGO) test --locked -p tare-report --test grafana -- --ignored
+	PROMETHEUS="$(or $(PROMETHEUS),$(shell command -v prometheus))" $(CARGO) test --locked -p tare-report --test pages grafana -- --ignored
 
 deny: ## Check licences, sources and security advisories of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources
 	scripts/advisories
 
 deny-test: ## Test that an advisory fails `make deny` (needs cargo-deny)
-	$(CARGO) test --locked -p tare --test packaging -- --ignored advisor
+	$(CARGO) test --locked -p tare --test tools -- --ignored advisor
 
 fuzz: ## Send mutated input to every parser, FUZZ_SECONDS each (coverage-guided: cd fuzz; cargo +nightly fuzz run TARGET --features libfuzzer)
 	$(CARGO) run --locked --profile fuzz -p tare-fuzz --bin mutate -- $(FUZZ_SECONDS)

@@ -35,9 +35,19 @@ pub struct TrialSpec {
 }
 
 impl TrialSpec {
-    /// Directory name: `007-b2-envoy-mtls-200rps`.
+    /// Directory name: `007-b3-envoy-mtls-200rps`, where blocks count from 1.
     #[must_use]
     pub fn dir_name(&self) -> String {
+        self.dir_name_of(self.block + 1)
+    }
+
+    /// The name of the directory in runs of earlier versions, where blocks counted from 0.
+    #[must_use]
+    pub fn old_dir_name(&self) -> String {
+        self.dir_name_of(self.block)
+    }
+
+    fn dir_name_of(&self, block: u32) -> String {
         let clean = |s: &str| -> String {
             s.chars()
                 .map(|c| {
@@ -52,7 +62,7 @@ impl TrialSpec {
         let (mesh, load) = (clean(&self.mesh.name), clean(&self.load.name));
         match self.profile {
             true => format!("{:03}-{mesh}-{load}", self.index),
-            false => format!("{:03}-b{}-{mesh}-{load}", self.index, self.block),
+            false => format!("{:03}-b{block}-{mesh}-{load}", self.index),
         }
     }
 }

@@ -7,7 +7,7 @@
 //!   plan.yaml           the plan as it was written
 //!   events.ndjson       Event per line
 //!   capacities.json     FoundCapacities, of a plan with `overload`
-//!   trials/000-b0-bare-200rps/
+//!   trials/000-b1-bare-200rps/
 //!     trial.json        TrialSpec
 //!     load.ndjson       LoadRecord per line
 //!     agent.ndjson      AgentRecord per line

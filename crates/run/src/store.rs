@@ -346,14 +346,14 @@ impl RunDir {
     /// Returns the results of those `trials` that are on disk with a measurement, in their order.
     #[must_use]
     pub fn results(&self, trials: &[TrialSpec]) -> Vec<(String, TrialResult)> {
-        let read = |trial: &TrialSpec| Some((trial.dir_name(), self.result(trial)?));
+        let read = |trial: &TrialSpec| Some((self.name(trial), self.result(trial)?));
         trials.iter().filter_map(read).collect()
     }
 
     /// The same with those that failed before measurement.
     #[must_use]
     pub fn all_results(&self, trials: &[TrialSpec]) -> Vec<(String, TrialResult)> {
-        let read = |trial: &TrialSpec| Some((trial.dir_name(), self.stored(trial)?));
+        let read = |trial: &TrialSpec| Some((self.name(trial), self.stored(trial)?));
         trials.iter().filter_map(read).collect()
     }
 
@@ -369,9 +369,18 @@ impl RunDir {
         }
     }
 
+    /// The name of the folder of a finished trial.
+    fn name(&self, trial: &TrialSpec) -> String {
+        let old = trial.old_dir_name();
+        match self.trials(trial).join(&old).is_dir() {
+            true => old,
+            false => trial.dir_name(),
+        }
+    }
+
     /// The folder of a finished trial.
     fn dir(&self, trial: &TrialSpec) -> PathBuf {
-        self.trials(trial).join(trial.dir_name())
+        self.trials(trial).join(self.name(trial))
     }
 
     fn stored(&self, trial: &TrialSpec) -> Option<TrialResult> {

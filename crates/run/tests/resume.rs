@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tare_fake::{Fake, Fault};
-use tare_plan::trial::order;
+use tare_plan::trial::{TrialSpec, order};
 use tare_run::experiment::{Observer, Outcome, RunError, Update, missing, run};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
@@ -192,4 +192,22 @@ fn a_mesh_that_is_not_ready_ends_the_run_unless_it_was_measured_before() {
     assert!(error.to_string().starts_with(&expected), "{error}");
     assert_eq!(missing(&run), 4, "it is repeated when the run is resumed");
     assert_eq!(go(&run, vec![]).unwrap().done, 4);
+}
+
+#[test]
+fn trials_with_the_names_of_earlier_versions_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    tare_fake::run_text(dir.path(), PLAN, &[]);
+    let trials = dir.path().join("trials");
+    let specs = order(&RunDir::resume(dir.path()).unwrap().manifest().plan);
+    assert!(specs.iter().any(|s| s.block > 0));
+    for spec in &specs {
+        let (old, new) = (spec.old_dir_name(), spec.dir_name());
+        assert_ne!(old, new);
+        std::fs::rename(trials.join(new), trials.join(old)).unwrap();
+    }
+    let run = RunDir::resume(dir.path()).unwrap();
+    let names: Vec<String> = run.results(&specs).into_iter().map(|r| r.0).collect();
+    let expected: Vec<String> = specs.iter().map(TrialSpec::old_dir_name).collect();
+    assert_eq!(names, expected);
 }

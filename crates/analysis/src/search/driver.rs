@@ -77,16 +77,18 @@ impl Driver {
         self.search.judge(result, self.rate_rps)
     }
 
-    /// Adds a step with its result. Returns the time to wait before the next one.
+    /// Adds a step with its result. Returns the time to wait before the next one; 0 if further steps are useless.
     pub fn add(&mut self, step: SearchStep, result: &LoadResult) -> u64 {
         self.failure = self.search.hopeless(result, self.rate_rps);
-        if self.failure.is_some() {
-            self.end = SearchEnd::Failed;
-        }
         self.search.add(step);
         self.spec.seed = self.spec.seed.wrapping_add(1);
+        if self.failure.is_some() {
+            self.end = SearchEnd::Failed;
+            return 0;
+        }
         let left_over = result.counts.in_flight + result.counts.not_sent > 0;
-        self.pause_ns * if left_over { PAUSES_AFTER_LEFTOVERS } else { 1 }
+        let pauses = if left_over { PAUSES_AFTER_LEFTOVERS } else { 1 };
+        self.pause_ns.saturating_mul(pauses)
     }
 
     /// The steps so far.
@@ -107,7 +109,8 @@ impl Driver {
         self.failure.as_deref()
     }
 
-    /// The rate with its interval; `None` if no limit was found, or if all requests failed at the end.
+    /// The rate with its interval; `None` if no limit was found, or if all requests failed at the end. (The result of a
+    /// trial has what its steps show, and is invalid then.)
     #[must_use]
     pub fn found(&self) -> Option<RateEstimate> {
         self.search.found().filter(|_| self.failure.is_none())

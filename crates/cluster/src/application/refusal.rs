@@ -1,6 +1,7 @@
 //! Why objects of an application are refused.
 
 use serde_json::Value;
+use tare_plan::mesh::known_names;
 
 use super::instance::{containers, template};
 use super::{removed, text};
@@ -36,16 +37,12 @@ pub(super) const CHANGES_OTHERS: &str =
     "which is cluster-scoped: tare would change the cluster for others";
 const ROUTES: &str = "it could send requests of others to the instances";
 
-/// Namespaces of the cluster and of meshes, in which an object has another meaning than in that of an application.
-const NAMESPACES_OF_OTHERS: [&str; 9] = [
+/// Namespaces of the cluster, in which an object has another meaning than in that of an application. So have those of
+/// meshes.
+const NAMESPACES_OF_OTHERS: [&str; 4] = [
     "kube-system",
     "kube-public",
     "kube-node-lease",
-    "istio-system",
-    "linkerd",
-    "linkerd-cni",
-    "linkerd-viz",
-    "kuma-system",
     "cert-manager",
 ];
 
@@ -79,9 +76,9 @@ const CLUSTER_SCOPED: [&str; 26] = [
     "VolumeAttachment",
 ];
 
-/// API groups that are accepted: those of Kubernetes itself, and those of the settings of meshes. Their cluster-scoped
-/// kinds are refused later, because only the cluster has the scopes.
-const GROUPS: [&str; 26] = [
+/// API groups of Kubernetes itself, which are accepted as those of meshes are. Their cluster-scoped kinds are refused
+/// later, because only the cluster has the scopes.
+const GROUPS: [&str; 20] = [
     "",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -102,25 +99,6 @@ const GROUPS: [&str; 26] = [
     "scheduling.k8s.io",
     "storage.k8s.io",
     "gateway.networking.k8s.io",
-    "extensions.istio.io",
-    "networking.istio.io",
-    "security.istio.io",
-    "telemetry.istio.io",
-    "linkerd.io",
-    "policy.linkerd.io",
-];
-
-/// Containers that meshes add to pods.
-const MESH_CONTAINERS: [&str; 9] = [
-    "istio-proxy",
-    "istio-init",
-    "istio-validation",
-    "linkerd-proxy",
-    "linkerd-init",
-    "linkerd-network-validator",
-    "kuma-sidecar",
-    "kuma-init",
-    "kuma-validation",
 ];
 
 /// Returns why an object is refused.
@@ -134,9 +112,10 @@ pub(super) fn reason(object: &Value) -> Option<String> {
     }
     let group = text(object, "/apiVersion").rsplit_once('/');
     let group = group.map_or("", |(group, _)| group);
-    if !GROUPS.contains(&group) {
+    let of_mesh = known_names().api_groups.iter().any(|g| g == group);
+    if !GROUPS.contains(&group) && !of_mesh {
         return Some(format!(
-            "found the API group {group}, expected one of Kubernetes itself, Istio or Linkerd: another controller could \
+            "found the API group {group}, expected one of Kubernetes itself or of a mesh: another controller could \
              create pods that are not measured, or change the cluster for others"
         ));
     }
@@ -144,7 +123,8 @@ pub(super) fn reason(object: &Value) -> Option<String> {
         return Some(format!("found the kind {kind}, {CHANGES_OTHERS}"));
     }
     let namespace = text(object, "/metadata/namespace");
-    if NAMESPACES_OF_OTHERS.contains(&namespace) {
+    let of_meshes = &known_names().namespaces;
+    if NAMESPACES_OF_OTHERS.contains(&namespace) || of_meshes.iter().any(|n| n == namespace) {
         return Some(format!(
             "found the namespace {namespace}, which is not of an application: in the namespace of an instance the object \
              would have another meaning"
@@ -233,7 +213,7 @@ fn existing_volume(spec: &Value) -> Option<&'static str> {
 /// Containers that the proofs would take for the application's own.
 fn mesh_container(object: &Value) -> Option<String> {
     let mut names = containers(template(object)?).map(|c| text(c, "/name"));
-    let name = names.find(|name| MESH_CONTAINERS.contains(name))?;
+    let name = names.find(|name| known_names().containers.iter().any(|c| c == name))?;
     Some(format!(
         "its container {name:?} has the name of a mesh's container, so it would count as the application's own; expected \
          the objects before injection"
@@ -269,6 +249,7 @@ mod tests {
             "networking.k8s.io/v1",
             "security.istio.io/v1",
             "policy.linkerd.io/v1beta3",
+            "kuma.io/v1alpha1",
             "gateway.networking.k8s.io/v1",
         ] {
             assert_eq!(of(version), None, "{version}");

@@ -103,7 +103,8 @@ impl State {
     ) -> Result<(), EnvironmentError> {
         let start = Instant::now();
         let (mut searched, mut due) = (start, start);
-        let count_every = (options.duration / requests::TIMES).max(options.every * requests::ROUNDS_MIN);
+        let count_every =
+            (options.duration / requests::TIMES).max(options.every * requests::ROUNDS_MIN);
         loop {
             self.round(api).await?;
             let elapsed = start.elapsed();
@@ -360,7 +361,10 @@ mod tests {
 
     fn state(nodes: &[&str]) -> State {
         let found = |node: &&str| (key(node), ObservedContainer::sidecar(node));
-        let mut state = State::new(["a", "b", "late"].iter().map(found).collect(), crate::observe::EVERY);
+        let mut state = State::new(
+            ["a", "b", "late"].iter().map(found).collect(),
+            crate::observe::EVERY,
+        );
         state.current = nodes.iter().map(|node| key(node)).collect();
         state
     }

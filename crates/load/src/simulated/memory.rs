@@ -198,20 +198,20 @@ fn check_memory(test: &str, protocol: Protocol) {
     let (good, leaking) = (end(good), end(leaking));
     assert!(good.contains("1 passed"), "{good}");
     // The limit is low enough to detect a leak.
-    assert!(
-        leaking.contains("bytes more than five"),
-        "{leaking}"
-    );
+    assert!(leaking.contains("bytes more than five"), "{leaking}");
 }
 
 #[test]
 fn requests_take_no_more_memory_in_twenty_minutes_than_in_five() {
-    check_memory("requests_take_no_more_memory_in_twenty_minutes_than_in_five", Protocol::Http1);
+    check_memory(
+        "requests_take_no_more_memory_in_twenty_minutes_than_in_five",
+        Protocol::Http1,
+    );
 }
 
 #[test]
-fn http2_take_no_more_memory_in_twenty_minutes_than_in_five() {
-    let name = "http2_take_no_more_memory_in_twenty_minutes_than_in_five";
+fn http2_takes_no_more_memory_in_twenty_minutes_than_in_five() {
+    let name = "http2_takes_no_more_memory_in_twenty_minutes_than_in_five";
     check_memory(name, Protocol::Http2);
 }
 

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::decode;
 use super::definition::Mesh;
+use super::kubernetes::MeshNames;
 use crate::builtin_files::MESHES;
 use crate::source::Problems;
 
@@ -24,7 +25,6 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-
     /// Adds the mesh of a file with its variants.
     pub(crate) fn add(&mut self, problems: &mut Problems, file: &str, text: &str) {
         let Some(node) = problems.read_file(file, text) else {
@@ -47,7 +47,7 @@ impl Catalogue {
         self.added.extend(meshes);
     }
 
-    fn all(&self) -> impl Iterator<Item = &Mesh> + Clone {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Mesh> + Clone {
         BUILTIN.iter().chain(&self.added)
     }
 
@@ -56,9 +56,13 @@ impl Catalogue {
         self.all().map(|m| m.name.as_str())
     }
 
-    /// The mesh or variant of that name.
+    /// The mesh or variant of that name, without the names in [`super::known_names`], which are no part of a plan.
     pub(crate) fn get(&self, name: &str) -> Option<Mesh> {
-        self.all().find(|m| m.name == name).cloned()
+        let mut mesh = self.all().find(|m| m.name == name).cloned()?;
+        if let Some(section) = &mut mesh.kubernetes {
+            section.names = MeshNames::default();
+        }
+        Some(mesh)
     }
 }
 

@@ -158,7 +158,6 @@ pub(crate) fn check_platform(name: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::mesh::Catalogue;
-    use crate::source::Problems;
     use serde_json::json;
 
     /// A node: name, kubelet, operating system, container runtime, labels.

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::Catalogue;
-use crate::source::Problems;
 
 const BEGIN: &str = "<!-- made from `tried` in meshes/*.yaml -->\n";
 const END: &str = "<!-- end -->\n";

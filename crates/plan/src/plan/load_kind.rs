@@ -108,7 +108,7 @@ impl Load {
     pub fn rate_rps(&self) -> Option<f64> {
         match self.kind {
             LoadKind::Open { rate_rps } => Some(rate_rps),
-            _ => None,
+            LoadKind::Closed { .. } | LoadKind::Capacity(_) | LoadKind::Overload(_) => None,
         }
     }
 
@@ -129,7 +129,7 @@ impl Load {
     pub fn capacity(&self) -> Option<&CapacitySearch> {
         match &self.kind {
             LoadKind::Capacity(search) => Some(search),
-            _ => None,
+            LoadKind::Open { .. } | LoadKind::Closed { .. } | LoadKind::Overload(_) => None,
         }
     }
 
@@ -138,7 +138,7 @@ impl Load {
     pub fn overload(&self) -> Option<&Overload> {
         match &self.kind {
             LoadKind::Overload(overload) => Some(overload),
-            _ => None,
+            LoadKind::Open { .. } | LoadKind::Closed { .. } | LoadKind::Capacity(_) => None,
         }
     }
 
@@ -159,7 +159,9 @@ impl Load {
     pub fn own_time_ns(&self) -> u64 {
         match &self.kind {
             LoadKind::Capacity(search) => search.budget_ns,
-            _ => self.duration_ns.saturating_add(self.warmup_ns),
+            LoadKind::Open { .. } | LoadKind::Closed { .. } | LoadKind::Overload(_) => {
+                self.duration_ns.saturating_add(self.warmup_ns)
+            }
         }
     }
 

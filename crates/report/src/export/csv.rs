@@ -82,7 +82,7 @@ impl Row {
     fn position(&mut self, rate_rps: Option<f64>, trial: Option<&TrialRow>) {
         self.value("rate_rps", rate_rps);
         self.value("trial", trial.map(|t| t.index));
-        self.value("block", trial.map(|t| t.block));
+        self.value("block", trial.map(|t| t.block + 1));
         self.text("dir", trial.map_or("", |t| &t.dir));
         self.value("used", trial.map(|t| t.status == TrialStatus::Used));
         self.text("status", trial.map_or("", |t| t.status.words()));

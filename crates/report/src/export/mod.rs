@@ -221,7 +221,7 @@ fn fortio(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
     for trial in run.trials.iter().filter(|t| t.result.load.is_some()) {
         let spec = &trial.result.trial;
         let (mesh, load) = (&spec.mesh.name, &spec.load);
-        let label = format!("{mesh} at {}, block {}", load.name, spec.block);
+        let label = format!("{mesh} at {}, block {}", load.name, spec.block + 1);
         let text = document(label, load.connections, &[trial])?;
         let name = format!("trial-{}.json", clean(&trial.dir));
         files.push((name, text.into_bytes()));

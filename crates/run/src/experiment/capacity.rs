@@ -77,7 +77,12 @@ impl TrialContext<'_> {
         };
         let load = load_spec(self.plan, spec, deployment);
         let budget_ns = spec.load.own_time_ns();
-        let mut driver = Driver::new(goal, load, budget_ns, PAUSE.as_nanos() as u64);
+        let pause_ns = match self.plan.environment {
+            // Virtual time.
+            EnvironmentKind::Fake => 0,
+            _ => PAUSE.as_nanos() as u64,
+        };
+        let mut driver = Driver::new(goal, load, budget_ns, pause_ns);
         let mut steps: Vec<Done> = Vec::new();
         let mut spent_ns = 0;
         while let Some((load, rate_rps)) = driver.next(spent_ns) {
@@ -129,11 +134,7 @@ impl TrialContext<'_> {
                 hlog,
             });
             spent_ns += driver.step_ns() + pause_ns;
-            let pause = match self.plan.environment {
-                // Virtual time.
-                EnvironmentKind::Fake => Duration::ZERO,
-                _ => Duration::from_nanos(pause_ns),
-            };
+            let pause = Duration::from_nanos(pause_ns);
             tokio::select! {
                 biased;
                 () = stopped(self.stop) => { findings.interrupted = true; return Ok(()); }
@@ -192,7 +193,7 @@ impl TrialContext<'_> {
         // The step at the limit: above the rate, or the last one that met the objectives.
         let at = search.nearest(false).or(search.nearest(true));
         let (limit, evidence) = limit::of(
-            driver.limit(),
+            search.limit(),
             at.map(|i| all[i]),
             &spec.mesh,
             &self.plan.workload.graph,
@@ -218,7 +219,7 @@ impl TrialContext<'_> {
         findings.load = Some(shown.result);
         findings.resources = shown.step.resources;
         findings.capacity = Some(Capacity {
-            found: driver.found(),
+            found: search.found(),
             ended: driver.end(),
             limit,
             evidence,

@@ -99,7 +99,9 @@ impl TrialContext<'_> {
             }
         }
         match trials.as_mut_slice() {
-            [trial] => self.load_alone(environment, trial).await?,
+            [trial] if trial.spec.profile || !self.plan.at_once => {
+                self.load_alone(environment, trial).await?;
+            }
             all => self.load_together(environment, all).await?,
         }
         for trial in trials {

@@ -1,6 +1,7 @@
 //! Fields that name namespaces, of Kubernetes and of the meshes.
 
 use serde_json::{Map, Value};
+use tare_plan::mesh::known_names;
 
 use super::{Names, Place, Walk, words};
 
@@ -32,7 +33,7 @@ const QUALIFIED: [&str; 4] = ["hosts", "gateways", "serviceAccounts", "notServic
 
 /// Whether the objects of a group are settings of a mesh.
 pub(super) fn is_of_mesh(group: &str) -> bool {
-    group.ends_with("istio.io") || group.ends_with("linkerd.io") || group.starts_with("gateway.")
+    known_names().api_groups.iter().any(|g| g == group) || group.starts_with("gateway.")
 }
 
 /// Whether the values of a field are names of namespaces.

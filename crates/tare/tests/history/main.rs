@@ -1,0 +1,13 @@
+//! Gates, patrols, histories, comparisons, and directories of earlier versions.
+
+mod change_points;
+mod compare;
+#[path = "../../../run/tests/support/executable.rs"]
+mod executable;
+mod gate;
+mod history;
+mod history_page;
+mod old_runs;
+mod patrol;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,164 @@
+//! Blocks whose trials run at the same time, in virtual time and with real Envoys.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+use std::process::Command;
+
+use tare_plan as plan;
+use tare_plan::load::Arrivals;
+use tare_plan::{EnvironmentKind, Plan};
+use tare_report::{LoadedRun, load_run};
+
+use crate::support;
+
+const PLAN: &str = "
+meshes: [bare, envoy, envoy/mtls]
+load: {rate: 60, duration: 6s, warmup: 1s}
+at_once: true
+repeats: 2
+";
+
+fn resolve(text: &str) -> Result<Plan, String> {
+    let no_files = |path: &str| Err(format!("{path}: no files"));
+    plan::resolve("at-once.yaml", text, &[], &no_files).map_err(|e| e.to_string())
+}
+
+/// Every trial is complete, and its records, which are read again, say the same.
+fn assert_complete(run: &LoadedRun, trials: usize) {
+    assert!(run.notes.is_empty(), "{:?}", run.notes);
+    assert_eq!(run.trials.len(), trials);
+    for trial in &run.trials {
+        let result = &trial.result;
+        let load = result.load.as_ref().unwrap();
+        assert!(load.counts.identity_holds());
+        assert_eq!(load.window_ns, result.trial.load.duration_ns);
+        let seconds = load.window_ns as f64 / 1e9;
+        // Random arrivals have a rate of their own in each block.
+        let planned_rps = load.counts.planned as f64 / seconds;
+        assert!(
+            load.rate
+                .target
+                .is_some_and(|rps| (rps - planned_rps).abs() < 1e-6),
+            "{:?}",
+            load.rate
+        );
+        let not_in_window = load.latency_ns.count as f64 - load.rate.achieved * seconds;
+        // A real generator sends a request after the window only if it is late, or waits for a
+        // connection, by more than the rest of the window: with constant arrivals, by one pause for
+        // each such request.
+        let delay_ns = load.lateness_ns.max + load.wait_ns.max;
+        let late = match result.trial.load.arrivals {
+            Arrivals::Constant => (delay_ns as f64 / 1e9 * planned_rps).floor(),
+            _ => 0.0,
+        };
+        assert!((-1e-6..late + 1e-6).contains(&not_in_window), "{late}");
+        assert!(result.resources.is_some(), "{:?}", result.verdict);
+    }
+}
+
+#[test]
+fn trials_of_a_block_run_at_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut plan = resolve(PLAN).unwrap();
+    plan.environment = EnvironmentKind::Fake;
+    tare_fake::run_plan(dir.path(), plan).unwrap();
+    let run = load_run(dir.path()).unwrap();
+    assert_complete(&run, 6);
+    // All trials of a block are deployed before one of them ends.
+    for block in 0..2 {
+        let of = run.trials.iter().map(|t| &t.result);
+        let of: Vec<_> = of.filter(|r| r.trial.block == block).collect();
+        let load = |i: usize| of[i].load.as_ref().unwrap();
+        let starts: Vec<u64> = (0..3).map(|i| load(i).window_start_unix_ns).collect();
+        let (first, last) = (starts.iter().min(), starts.iter().max());
+        assert!(
+            last.zip(first)
+                .is_some_and(|(l, f)| l - f < 1_000_000_000 / 60),
+            "{starts:?}"
+        );
+        let last_start = of.iter().map(|r| r.started_unix_ns).max();
+        assert!(of.iter().all(|r| Some(r.ended_unix_ns) >= last_start));
+        // The same arrivals.
+        let planned = of.iter().map(|r| r.load.as_ref().unwrap().counts.planned);
+        let planned: Vec<u64> = planned.collect();
+        assert!(planned.iter().all(|n| *n == planned[0]), "{planned:?}");
+    }
+}
+
+#[test]
+fn a_block_that_lacks_a_trial_runs_again_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut plan = resolve(PLAN).unwrap();
+    plan.environment = EnvironmentKind::Fake;
+    tare_fake::run_plan(dir.path(), plan).unwrap();
+    let trials = |dir: &Path| {
+        let entries = std::fs::read_dir(dir.join("trials")).unwrap();
+        let mut paths: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    let first = trials(dir.path());
+    std::fs::remove_dir_all(&first[4]).unwrap();
+    let ids = |paths: &[std::path::PathBuf]| -> Vec<u64> {
+        use std::os::unix::fs::MetadataExt as _;
+        let ids = paths.iter().map(|p| std::fs::metadata(p).unwrap().ino());
+        ids.collect()
+    };
+    let kept = ids(&first[..3]);
+    let before = ids(&[first[3].clone(), first[5].clone()]);
+    tare_fake::resume(dir.path()).unwrap();
+    assert_complete(&load_run(dir.path()).unwrap(), 6);
+    let now = trials(dir.path());
+    assert_eq!(now, first);
+    assert_eq!(ids(&now[..3]), kept);
+    assert!(ids(&[now[3].clone(), now[5].clone()]) != before);
+}
+
+#[test]
+fn plans_whose_trials_cannot_run_at_the_same_time_are_refused() {
+    let cases = [
+        ("load: {rate: [1, 2, 3]}", "at most 8"),
+        ("load: {users: 4, duration: 6s}", "loads with a rate"),
+        (
+            "loads: [{rate: 9, duration: 6s}, {rate: 8, duration: 5s}]",
+            "the same `duration`",
+        ),
+        (
+            "environment: kubernetes\nmeshes: [bare]",
+            "`environment: local`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = resolve(&format!("at_once: true\n{text}")).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    // The windows of a block take the time of one.
+    let in_turn = resolve(&PLAN.replace("at_once: true", "")).unwrap();
+    let at_once = resolve(PLAN).unwrap();
+    let saved = in_turn.estimated_duration_ns() - at_once.estimated_duration_ns();
+    assert!(saved > 2 * 2 * 7_000_000_000 - 5_000_000_000, "{saved}");
+}
+
+#[test]
+fn real_proxies_run_at_once_and_each_is_proven() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plan, out) = (dir.path().join("plan.yaml"), dir.path().join("out"));
+    let text = PLAN
+        .replace("duration: 6s", "duration: 3s, arrivals: constant")
+        .replace("repeats: 2", "repeats: 1\nreruns: 0");
+    std::fs::write(&plan, text).unwrap();
+    let output = Command::new(support::TARE)
+        .arg("run")
+        .args([&plan, Path::new("--out"), &out])
+        .env("TARE_LOCK_DIR", dir.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let run = load_run(&out).unwrap_or_else(|e| panic!("{e}: {errors}"));
+    assert_complete(&run, 3);
+    for trial in &run.trials {
+        let result = &trial.result;
+        let broken: Vec<_> = result.proofs.iter().filter(|p| !p.holds).collect();
+        assert!(!result.proofs.is_empty() && broken.is_empty(), "{broken:?}");
+    }
+}

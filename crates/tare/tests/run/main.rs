@@ -1,0 +1,25 @@
+//! Runs on this machine, with real proxies and applications.
+
+mod applications;
+mod at_once;
+mod capacity;
+#[path = "../../../run/tests/support/executable.rs"]
+mod executable;
+mod features;
+#[path = "../support/judged.rs"]
+mod judged;
+mod local_environment;
+mod many_processes;
+mod memory;
+mod overload;
+mod own_network;
+mod path;
+mod profile;
+#[path = "../support/programs.rs"]
+mod programs;
+#[path = "../support/resident.rs"]
+mod resident;
+mod run;
+#[path = "../support/mod.rs"]
+mod support;
+mod sweep;
