@@ -371,14 +371,10 @@ impl RunDir {
 
     /// The name of the folder of a finished trial.
     fn name(&self, trial: &TrialSpec) -> String {
-        let old = trial.old_dir_name();
-        match self.trials(trial).join(&old).is_dir() {
-            true => old,
-            false => trial.dir_name(),
-        }
+        let old = Some(trial.old_dir_name()).filter(|old| self.trials(trial).join(old).is_dir());
+        old.unwrap_or_else(|| trial.dir_name())
     }
 
-    /// The folder of a finished trial.
     fn dir(&self, trial: &TrialSpec) -> PathBuf {
         self.trials(trial).join(self.name(trial))
     }

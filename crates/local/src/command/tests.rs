@@ -181,7 +181,7 @@ fn keepers_end_their_processes_before_the_rest_is_killed() {
         // The kernel shows the environment of a program a moment after its start.
         let environ = format!("/proc/{}/environ", program.id());
         for _ in 0..500 {
-            if std::fs::read(&environ).is_ok_and(|e| !e.is_empty()) {
+            if tare_files::read(Path::new(&environ), 1 << 20).is_ok_and(|e| !e.is_empty()) {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));

@@ -200,7 +200,7 @@ fn sigkill_leaves_no_process_and_a_resumed_run_removes_the_rest() {
 /// A program of the user with a zombie, a child that ends during the load, one that ends soon after the start, and an
 /// output of 30 MB.
 const PROGRAM: &str = r#"
-import http.server, subprocess, sys
+import http.server, subprocess, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
@@ -211,6 +211,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 sys.stdout.write(("x" * 99 + "\n") * 300_000)
+sys.stdout.flush()
+time.sleep(1)  # what is written while a log is shortened may be lost
 print("the last line", flush=True)
 zombie = subprocess.Popen(["true"])
 helper = subprocess.Popen(["sleep", "0.7"])
