@@ -189,7 +189,7 @@ mod tests {
         let again = Command::new("python3")
             .args(["-c", script])
             .arg(std::env::current_exe().unwrap())
-            .arg(format!("local::die::tests::{name}"))
+            .arg(format!("die::tests::{name}"))
             .args(["--exact", "--nocapture"])
             .env(INSIDE, "1")
             .output()

@@ -22,9 +22,6 @@ use super::api::kinds::{
 use super::api::kubeconfig;
 use tare_run::environment::EnvironmentError;
 
-/// Time between two requests to each kubelet.
-pub const EVERY: Duration = Duration::from_secs(5);
-
 /// What to observe.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -34,8 +31,6 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// How long to observe.
     pub duration: Duration,
-    /// Time between two requests to each kubelet; [`EVERY`], except in tests. Other times are multiples of it.
-    pub every: Duration,
     /// Whether to read the request counters of the sidecars, from a probe pod.
     pub requests: bool,
 }
@@ -92,7 +87,7 @@ pub async fn observe(
 ) -> Result<Observation, EnvironmentError> {
     let api = kubeconfig::connect(settings).await?;
     let found = find::find(&api, options).await?;
-    let mut state = State::new(found, options.every);
+    let mut state = State::new(found);
     if state.found.is_empty() {
         return Err(nothing_found(options));
     }

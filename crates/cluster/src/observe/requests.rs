@@ -23,9 +23,9 @@ use crate::trial::probe::Prober;
 use crate::trial::{Events, pull_secrets};
 use tare_run::now::unix_ns;
 
-/// Number of times between two readings of the counters, and the shortest such time, in rounds.
+/// Number of times between two readings of the counters, and the shortest such time.
 pub(super) const TIMES: u32 = 10;
-pub(super) const ROUNDS_MIN: u32 = 4;
+pub(super) const TIME_MIN: Duration = Duration::from_secs(20);
 /// Time limit of a request for counters.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum size of an answer, which is one number.

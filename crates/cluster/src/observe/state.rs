@@ -20,12 +20,14 @@ use crate::sampling::readings::ContainerKey;
 use tare_run::environment::EnvironmentError;
 use tare_run::now::unix_ns;
 
-/// Rounds between two searches for pods that have come since.
-const FIND_EVERY: u32 = 6;
-/// A node that stopped responding this number of rounds before the others no longer limits the observed time.
-const SILENT_AFTER: u32 = 6;
-/// How long after the observed time the last values may arrive, in rounds.
-const LATE_MAX: u32 = 4;
+/// Time between two requests to each kubelet.
+const EVERY: Duration = Duration::from_secs(5);
+/// Time between two searches for pods that have come since.
+const FIND_EVERY: Duration = Duration::from_secs(30);
+/// A node that stopped responding this long before the others no longer limits the observed time.
+const SILENT_AFTER: Duration = Duration::from_secs(30);
+/// How long after the observed time the last values may arrive.
+const LATE_MAX: Duration = Duration::from_secs(20);
 
 /// An observation in progress.
 pub(super) struct State {
@@ -44,11 +46,10 @@ pub(super) struct State {
     missed: BTreeMap<String, (u32, String)>,
     pub(super) notes: Vec<String>,
     age_ns_max: u64,
-    silent_after: Duration,
 }
 
 impl State {
-    pub(super) fn new(found: BTreeMap<ContainerKey, ObservedContainer>, every: Duration) -> Self {
+    pub(super) fn new(found: BTreeMap<ContainerKey, ObservedContainer>) -> Self {
         Self {
             current: found.keys().cloned().collect(),
             found,
@@ -59,7 +60,6 @@ impl State {
             missed: BTreeMap::new(),
             notes: Vec::new(),
             age_ns_max: 0,
-            silent_after: every * SILENT_AFTER,
         }
     }
 
@@ -103,8 +103,7 @@ impl State {
     ) -> Result<(), EnvironmentError> {
         let start = Instant::now();
         let (mut searched, mut due) = (start, start);
-        let count_every =
-            (options.duration / requests::TIMES).max(options.every * requests::ROUNDS_MIN);
+        let count_every = (options.duration / requests::TIMES).max(requests::TIME_MIN);
         loop {
             self.round(api).await?;
             let elapsed = start.elapsed();
@@ -117,7 +116,7 @@ impl State {
             if let Some(counters) = counters.as_mut().filter(|_| due > start) {
                 let is_last = elapsed >= options.duration;
                 let every = if is_last {
-                    options.every * requests::ROUNDS_MIN / 2
+                    requests::TIME_MIN / 2
                 } else {
                     count_every
                 };
@@ -137,7 +136,7 @@ impl State {
             if elapsed >= options.duration && has_interval || *stop.borrow() {
                 break;
             }
-            if searched.elapsed() >= options.every * FIND_EVERY {
+            if searched.elapsed() >= FIND_EVERY {
                 searched = Instant::now();
                 match find(api, options).await {
                     Ok(found) => {
@@ -149,16 +148,16 @@ impl State {
                         .push(format!("a search for new pods failed: {error}")),
                 }
             }
-            due = (due + options.every).max(Instant::now());
+            due = (due + EVERY).max(Instant::now());
             tokio::select! {
                 () = tokio::time::sleep_until(due) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }
         let wanted_ns = unix_ns() as i64;
-        let late = Instant::now() + options.every * LATE_MAX;
+        let late = Instant::now() + LATE_MAX;
         while !*stop.borrow() && Instant::now() < late && self.covered().1 < wanted_ns {
-            tokio::time::sleep(options.every).await;
+            tokio::time::sleep(EVERY).await;
             self.round(api).await?;
         }
         Ok(())
@@ -225,7 +224,7 @@ impl State {
             .iter()
             .filter(|(node, _)| nodes.contains(node.as_str()));
         let responds =
-            current.filter(|(_, (at, _))| newest.is_some_and(|n| n - *at < self.silent_after));
+            current.filter(|(_, (at, _))| newest.is_some_and(|n| n - *at < SILENT_AFTER));
         let until = responds.map(|(_, (_, oldest))| *oldest).min();
         (from, until.unwrap_or(i64::MIN))
     }
@@ -361,10 +360,7 @@ mod tests {
 
     fn state(nodes: &[&str]) -> State {
         let found = |node: &&str| (key(node), ObservedContainer::sidecar(node));
-        let mut state = State::new(
-            ["a", "b", "late"].iter().map(found).collect(),
-            crate::observe::EVERY,
-        );
+        let mut state = State::new(["a", "b", "late"].iter().map(found).collect());
         state.current = nodes.iter().map(|node| key(node)).collect();
         state
     }

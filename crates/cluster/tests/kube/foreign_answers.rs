@@ -25,8 +25,7 @@ async fn all_commands(settings: &KubernetesSettings, server: &Server) {
     let options = Options {
         parts: known_parts(),
         namespaces: Vec::new(),
-        duration: Duration::from_secs(4),
-        every: Duration::from_secs(1),
+        duration: Duration::from_secs(16),
         requests: true,
     };
     let dir = folder();

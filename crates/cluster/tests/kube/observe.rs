@@ -75,8 +75,7 @@ async fn observed(
     let options = Options {
         parts: known_parts(),
         namespaces: namespaces.iter().map(|n| (*n).to_owned()).collect(),
-        duration: Duration::from_millis(if requests { 5_200 } else { 3_200 }),
-        every: Duration::from_secs(1),
+        duration: Duration::from_secs(if requests { 26 } else { 16 }),
         requests,
     };
     let (_keep, stop) = tokio::sync::watch::channel(false);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use tare_cluster::observe::{EVERY, Observing, Options, observe, observe_role_yaml};
+use tare_cluster::observe::{Observing, Options, observe, observe_role_yaml};
 use tare_plan::mesh::{MeshParts, PodSelector, known_parts};
 use tare_plan::units::{format_duration_ns, parse_duration};
 use tare_report::render_observation;
@@ -94,7 +94,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         parts: parts(&args),
         namespaces: args.namespace.clone(),
         duration: Duration::from_nanos(args.duration),
-        every: EVERY,
         requests: args.requests,
     };
     if options.duration < DURATION_MIN {
