@@ -30,7 +30,7 @@ impl LineBuffer {
 
     /// Returns the next complete line without its newline. A line above [`LINE_BYTES_MAX`] is
     /// returned in pieces, whose first is one byte longer than a record can be.
-    pub fn next(&mut self) -> Option<String> {
+    pub fn next_line(&mut self) -> Option<String> {
         let rest = &self.bytes[self.searched..];
         let newline = rest.iter().position(|&b| b == b'\n');
         let end = newline.map_or(self.bytes.len(), |at| self.searched + at);
@@ -79,7 +79,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Returns the next line, or `None` at the end. Safe to cancel.
     pub async fn next(&mut self) -> io::Result<Option<String>> {
         loop {
-            if let Some(line) = self.buffer.next() {
+            if let Some(line) = self.buffer.next_line() {
                 return Ok(Some(line));
             }
             match self.reader.read(&mut self.chunk).await? {
@@ -116,7 +116,7 @@ mod tests {
             let mut found = Vec::new();
             for part in b"ab\n\ncdef\ng\n".chunks(size) {
                 buffer.push(part);
-                found.extend(std::iter::from_fn(|| buffer.next()));
+                found.extend(std::iter::from_fn(|| buffer.next_line()));
             }
             assert_eq!(found, ["ab", "", "cdef", "g"], "{size}");
         }

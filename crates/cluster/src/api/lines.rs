@@ -24,7 +24,7 @@ impl Lines {
     /// incomplete last line is dropped. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
-            if let Some(line) = self.buffer.next() {
+            if let Some(line) = self.buffer.next_line() {
                 return Some(line);
             }
             let frame = self.body.frame().await?.ok()?;

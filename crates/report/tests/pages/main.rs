@@ -1,4 +1,5 @@
 //! Analyses, tables, pages and exports of runs with known figures.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod analysis;
 mod churn;

@@ -1,4 +1,5 @@
 //! Gates, patrols, histories, comparisons, and directories of earlier versions.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod change_points;
 mod compare;

@@ -1,4 +1,5 @@
 //! Commands for Kubernetes, with a simulated API server.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod clusters;
 mod detached;

@@ -1,4 +1,5 @@
 //! `tare load`, `search`, `merge` and the servers of workloads.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod interop;
 #[path = "../support/judged.rs"]

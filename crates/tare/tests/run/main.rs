@@ -1,4 +1,5 @@
 //! Runs on this machine, with real proxies and applications.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod applications;
 mod at_once;

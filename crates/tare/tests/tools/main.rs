@@ -1,4 +1,5 @@
 //! Plans, formats, packages, and rules of the sources.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod foreign_files;
 mod formats;
