@@ -211,3 +211,17 @@ fn trials_with_the_names_of_earlier_versions_are_found() {
     let expected: Vec<String> = specs.iter().map(TrialSpec::old_dir_name).collect();
     assert_eq!(names, expected);
 }
+
+#[test]
+fn a_finished_run_that_is_resumed_does_not_grow() {
+    let dir = tempfile::tempdir().unwrap();
+    tare_fake::run_text(dir.path(), PLAN, &[]);
+    let events = || std::fs::read_to_string(dir.path().join("events.ndjson")).unwrap();
+    let before = events();
+    assert!(
+        before.contains("\"started\"") && before.contains("\"finished\""),
+        "{before}"
+    );
+    assert_eq!(tare_fake::resume(dir.path()).unwrap().done, 4);
+    assert_eq!(events(), before);
+}

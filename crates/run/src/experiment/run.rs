@@ -53,12 +53,8 @@ pub async fn run<E: Environment>(
         done: order.iter().filter(|t| run.has(t)).count() as u32,
         failures: 0,
         in_vain: 0,
+        is_idle: true,
     };
-    let kind = match all.done {
-        0 => EventKind::Started,
-        _ => EventKind::Resumed,
-    };
-    run.event(&event(kind, "", all.on_disk()))?;
     for blocks in plan.block_groups() {
         if all.blocks(&blocks).await? == Stopped::Yes {
             break;
@@ -74,7 +70,10 @@ pub async fn run<E: Environment>(
         true => EventKind::Interrupted,
         false => EventKind::Finished,
     };
-    run.event(&event(kind, "", all.on_disk()))?;
+    // A finished run that is resumed does not grow.
+    if !all.is_idle {
+        run.event(&event(kind, "", all.on_disk()))?;
+    }
     Ok(Outcome {
         planned: all.planned,
         done: all.done,
@@ -119,6 +118,8 @@ struct Trials<'a, E> {
     failures: u32,
     /// Blocks that were run again and disturbed again.
     in_vain: u32,
+    /// Whether no trial has begun.
+    is_idle: bool,
 }
 
 impl<E: Environment> Trials<'_, E> {
@@ -138,7 +139,9 @@ impl<E: Environment> Trials<'_, E> {
         for block in blocks.range.clone() {
             // Checked before the first trial of each block, also in a resumed run.
             if let Some(enough) = stopping::enough(self.run, blocks, block) {
-                self.run.event(&enough)?;
+                if !self.is_idle {
+                    self.run.event(&enough)?;
+                }
                 self.observer.update(Update::Event(&enough));
                 let mut left = blocks.clone();
                 left.range.start = block;
@@ -173,7 +176,8 @@ impl<E: Environment> Trials<'_, E> {
             if self.in_vain >= IN_VAIN_MAX {
                 break;
             }
-            if attempt < plan.reruns {
+            let next = block_order(plan, block, attempt + 1);
+            if attempt < plan.reruns && next.iter().any(|t| !self.run.has(t)) {
                 let found = format!("block {} is run again: {cause}", block + 1);
                 let again = event(EventKind::BlockRunAgain, "", found);
                 self.run.event(&again)?;
@@ -249,6 +253,13 @@ impl<E: Environment> Trials<'_, E> {
 
     /// Runs trials that are deployed together.
     async fn execute(&mut self, group: &[TrialSpec]) -> Result<Vec<TrialEnd>, RunError> {
+        if std::mem::take(&mut self.is_idle) {
+            let kind = match self.done {
+                0 => EventKind::Started,
+                _ => EventKind::Resumed,
+            };
+            self.run.event(&event(kind, "", self.on_disk()))?;
+        }
         let context = TrialContext {
             plan: &self.run.manifest().plan,
             run: self.run,
