@@ -277,8 +277,8 @@ impl ResponseParser {
 
     /// Parses a line without its line feed.
     fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
-        if self.state == State::StatusLine {
-            check_start(line)?;
+        if self.state == State::StatusLine && !line.starts_with(START) {
+            return Err(ParseError::StatusLine);
         }
         let [line @ .., b'\r'] = line else {
             return Err(ParseError::LineEnd);
@@ -448,11 +448,13 @@ impl ResponseParser {
     }
 }
 
+/// How a status line begins.
+const START: &[u8] = b"HTTP/1.";
+
 /// Checks the beginning of a status line, before its end arrives: another protocol may send neither a line end
 /// nor anything more.
 #[inline]
 fn check_start(line: &[u8]) -> Result<(), ParseError> {
-    const START: &[u8] = b"HTTP/1.";
     let n = line.len().min(START.len());
     match line[..n] == START[..n] {
         true => Ok(()),

@@ -128,6 +128,7 @@ fn malformed_responses_are_errors() {
     bad("\u{15}\u{3}\u{1}\0\u{2}\u{2}(", ParseError::StatusLine);
     bad("\u{15}\u{3}\u{1}\0\u{2}\u{2}\n", ParseError::StatusLine);
     bad("HTTP/2", ParseError::StatusLine);
+    bad("HTTP\n1.1 200 OK\r\n", ParseError::StatusLine);
     bad("HTTP/1.1 200 OK\n", ParseError::LineEnd);
     bad("HTTP/1.1 200 OK\r\nA: b\n\r\n", ParseError::LineEnd);
     bad("HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", ParseError::Header);
