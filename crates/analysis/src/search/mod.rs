@@ -14,9 +14,9 @@ use tare_stats::search::{Progress, RateSearch};
 
 use crate::slo;
 
-mod driver;
+mod search_loop;
 
-pub use driver::Driver;
+pub use search_loop::SearchLoop;
 
 /// Minimum time for responses after the window.
 const DRAIN_NS_MIN: u64 = 2_000_000_000;

@@ -7,7 +7,7 @@ use tare_records::trial::EventKind;
 
 use super::error::RunError;
 use super::findings::Findings;
-use super::group::{RunningTrial, TrialContext};
+use super::group::{ReadyTrial, TrialContext};
 use super::idle;
 use super::measurement::{Measurement, stopped};
 use super::overload;
@@ -22,35 +22,23 @@ impl TrialContext<'_> {
     pub(super) async fn load_alone<E: Environment>(
         &mut self,
         environment: &mut E,
-        trial: &mut RunningTrial<'_, E::Deployment>,
+        trial: ReadyTrial<'_, E::Deployment>,
     ) -> Result<(), RunError> {
-        let RunningTrial {
-            spec,
-            writer,
-            findings,
-            deployment: Some(deployment),
-            ..
-        } = trial
-        else {
-            return Ok(());
-        };
-        if findings.failure.is_some() {
-            return Ok(());
-        }
-        let cores = self.run.manifest().fingerprint.cores;
-        if !spec.profile && idle::is_due(self.plan, spec, deployment) {
+        let (cores, spec) = (self.cores(), trial.spec);
+        if !spec.profile && idle::is_due(self.plan, spec, trial.deployment) {
             self.stage(spec, Stage::Idle);
-            findings.idle = tokio::select! {
+            let sampled = idle::sample(environment, trial.deployment, trial.writer, cores);
+            trial.findings.idle = tokio::select! {
                 biased;
-                () = stopped(self.stop) => { findings.interrupted = true; return Ok(()); }
-                sampled = idle::sample(environment, deployment, writer, cores) => sampled?,
+                () = stopped(self.stop) => { trial.findings.interrupted = true; return Ok(()); }
+                sampled = sampled => sampled?,
             };
         }
         match Goal::of_load(&spec.load) {
             None => self.load_once(environment, trial).await,
             Some(Ok(goal)) => self.search(goal, environment, trial).await,
             Some(Err(found)) => {
-                findings.failure = Some(found);
+                trial.findings.failure = Some(found);
                 Ok(())
             }
         }
@@ -60,18 +48,14 @@ impl TrialContext<'_> {
     async fn load_once<E: Environment>(
         &mut self,
         environment: &mut E,
-        trial: &mut RunningTrial<'_, E::Deployment>,
+        trial: ReadyTrial<'_, E::Deployment>,
     ) -> Result<(), RunError> {
-        let RunningTrial {
+        let ReadyTrial {
             spec,
             writer,
             findings,
-            deployment: Some(deployment),
-            ..
-        } = trial
-        else {
-            return Ok(());
-        };
+            deployment,
+        } = trial;
         let mut of_load = load_spec(self.plan, spec, deployment);
         let overload = match spec.load.overload() {
             None => None,
@@ -106,7 +90,7 @@ impl TrialContext<'_> {
             return Ok(());
         }
         let seconds = measurement.seconds.take();
-        let cores = self.run.manifest().fingerprint.cores;
+        let cores = self.cores();
         measurement
             .keep(environment, deployment, writer, cores, findings)
             .await?;

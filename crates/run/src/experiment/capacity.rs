@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_analysis::judge::{Evidence, judge};
-use tare_analysis::search::{Driver, Goal, is_met};
+use tare_analysis::search::{Goal, SearchLoop, is_met};
 use tare_analysis::{disturbed_steps, limit};
 use tare_plan::EnvironmentKind;
 use tare_plan::load::LoadSpec;
@@ -15,7 +15,7 @@ use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::error::RunError;
 use super::findings::Findings;
-use super::group::{RunningTrial, TrialContext};
+use super::group::{ReadyTrial, TrialContext};
 use super::measurement::{Measurement, Sink, stopped};
 use super::request::load_spec;
 use super::updates::Update;
@@ -63,18 +63,14 @@ impl TrialContext<'_> {
         &mut self,
         goal: Goal,
         environment: &mut E,
-        trial: &mut RunningTrial<'_, E::Deployment>,
+        trial: ReadyTrial<'_, E::Deployment>,
     ) -> Result<(), RunError> {
-        let RunningTrial {
+        let ReadyTrial {
             spec,
             writer,
             findings,
-            deployment: Some(deployment),
-            ..
-        } = trial
-        else {
-            return Ok(());
-        };
+            deployment,
+        } = trial;
         let load = load_spec(self.plan, spec, deployment);
         let budget_ns = spec.load.own_time_ns();
         let pause_ns = match self.plan.environment {
@@ -82,10 +78,10 @@ impl TrialContext<'_> {
             EnvironmentKind::Fake => 0,
             _ => PAUSE.as_nanos() as u64,
         };
-        let mut driver = Driver::new(goal, load, budget_ns, pause_ns);
+        let mut search_loop = SearchLoop::new(goal, load, budget_ns, pause_ns);
         let mut steps: Vec<Done> = Vec::new();
         let mut spent_ns = 0;
-        while let Some((load, rate_rps)) = driver.next(spent_ns) {
+        while let Some((load, rate_rps)) = search_loop.next(spent_ns) {
             let load = load.clone();
             let number = steps.len() as u32 + 1;
             self.observer.update(Update::Step { number, rate_rps });
@@ -106,7 +102,7 @@ impl TrialContext<'_> {
                 return Ok(());
             };
             findings.sent += result.service_time_ns.count;
-            let mut step = match driver.judge(&result) {
+            let mut step = match search_loop.judge(&result) {
                 Ok(step) => step,
                 Err(error) => {
                     findings.incomplete.push(error.to_string());
@@ -121,7 +117,7 @@ impl TrialContext<'_> {
                 incomplete: &[],
                 debug_build: false,
             });
-            let pause_ns = driver.add(step.clone(), &result);
+            let pause_ns = search_loop.add(step.clone(), &result);
             steps.push(Done {
                 step: CapacityStep {
                     number,
@@ -133,7 +129,7 @@ impl TrialContext<'_> {
                 result,
                 hlog,
             });
-            spent_ns += driver.step_ns() + pause_ns;
+            spent_ns += search_loop.step_ns() + pause_ns;
             let pause = Duration::from_nanos(pause_ns);
             tokio::select! {
                 biased;
@@ -141,11 +137,11 @@ impl TrialContext<'_> {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        if let Some(why) = driver.failure() {
+        if let Some(why) = search_loop.failure() {
             let finding = Finding::new(Grade::Invalid, Reason::Errors, why);
             findings.verdict.push(finding);
         }
-        self.conclude(spec, &driver, steps, writer, findings)
+        self.conclude(spec, &search_loop, steps, writer, findings)
     }
 
     /// Runs the generator and the agent once; returns the interval log.
@@ -173,7 +169,7 @@ impl TrialContext<'_> {
             return Ok(None);
         }
         let hlog = measurement.stream.hlog();
-        measurement.conclude(self.run.manifest().fingerprint.cores, found);
+        measurement.conclude(self.cores(), found);
         Ok(hlog)
     }
 
@@ -182,12 +178,12 @@ impl TrialContext<'_> {
     fn conclude(
         &self,
         spec: &TrialSpec,
-        driver: &Driver,
+        search_loop: &SearchLoop,
         mut steps: Vec<Done>,
         writer: &mut TrialWriter,
         findings: &mut Findings,
     ) -> Result<(), RunError> {
-        let search = driver.search();
+        let search = search_loop.search();
         let all: Vec<&CapacityStep> = steps.iter().map(|s| &s.step).collect();
         writer.steps(&all)?;
         // The step at the limit: above the rate, or the last one that met the objectives.
@@ -220,7 +216,7 @@ impl TrialContext<'_> {
         findings.resources = shown.step.resources;
         findings.capacity = Some(Capacity {
             found: search.found(),
-            ended: driver.end(),
+            ended: search_loop.end(),
             limit,
             evidence,
             unseen_share: search.unseen_share(),

@@ -40,12 +40,34 @@ pub(super) struct TrialContext<'a> {
 
 /// A trial in progress.
 pub(super) struct RunningTrial<'a, D> {
-    pub(super) spec: &'a TrialSpec,
-    pub(super) writer: TrialWriter,
+    spec: &'a TrialSpec,
+    writer: TrialWriter,
     started_unix_ns: u64,
-    pub(super) findings: Findings,
+    findings: Findings,
     /// Absent if it could not be deployed.
-    pub(super) deployment: Option<D>,
+    deployment: Option<D>,
+}
+
+/// The parts of a trial that is deployed and has not failed.
+pub(super) struct ReadyTrial<'a, D> {
+    pub(super) spec: &'a TrialSpec,
+    pub(super) writer: &'a mut TrialWriter,
+    pub(super) findings: &'a mut Findings,
+    pub(super) deployment: &'a mut D,
+}
+
+impl<D> RunningTrial<'_, D> {
+    /// `None` if it cannot be loaded or proven: it has failed, or it was interrupted.
+    pub(super) fn ready(&mut self) -> Option<ReadyTrial<'_, D>> {
+        let ended = self.findings.interrupted || self.findings.failure.is_some();
+        let deployment = self.deployment.as_mut().filter(|_| !ended)?;
+        Some(ReadyTrial {
+            spec: self.spec,
+            writer: &mut self.writer,
+            findings: &mut self.findings,
+            deployment,
+        })
+    }
 }
 
 impl TrialContext<'_> {
@@ -100,14 +122,21 @@ impl TrialContext<'_> {
         }
         match trials.as_mut_slice() {
             [trial] if trial.spec.profile || !self.plan.at_once => {
-                self.load_alone(environment, trial).await?;
+                if let Some(trial) = trial.ready() {
+                    self.load_alone(environment, trial).await?;
+                }
             }
             all => self.load_together(environment, all).await?,
         }
-        for trial in trials {
+        for trial in trials.iter_mut().filter_map(RunningTrial::ready) {
             prove_after(environment, trial).await;
         }
         Ok(())
+    }
+
+    /// Cores that the trials may use.
+    pub(super) fn cores(&self) -> u32 {
+        self.run.manifest().fingerprint.cores
     }
 
     /// Deploys a trial, and proves its mesh.
@@ -223,20 +252,12 @@ async fn prove_before<E: Environment>(
     }
 }
 
-/// Proves the mesh after the load, if there was one.
-async fn prove_after<E: Environment>(
-    environment: &mut E,
-    trial: &mut RunningTrial<'_, E::Deployment>,
-) {
-    let findings = &mut trial.findings;
-    let ended = findings.interrupted || findings.failure.is_some();
-    let Some(deployment) = trial.deployment.as_mut().filter(|_| !ended) else {
-        return;
-    };
-    let load_sent = findings.sent;
+/// Proves the mesh after the load.
+async fn prove_after<E: Environment>(environment: &mut E, trial: ReadyTrial<'_, E::Deployment>) {
+    let load_sent = trial.findings.sent;
     let after = Phase::After { load_sent };
-    match environment.prove(deployment, after).await {
-        Ok(proofs) => findings.proofs.extend(proofs),
-        Err(error) => findings.incomplete.push(error.to_string()),
+    match environment.prove(trial.deployment, after).await {
+        Ok(proofs) => trial.findings.proofs.extend(proofs),
+        Err(error) => trial.findings.incomplete.push(error.to_string()),
     }
 }

@@ -44,44 +44,46 @@ impl TrialContext<'_> {
         let start_unix_ns = unix_ns() + (LEAD + count * LEAD_EACH).as_nanos() as u64;
         let mut loads = Vec::new();
         for (i, trial) in trials.iter_mut().enumerate() {
-            let (writer, findings) = (&mut trial.writer, &mut trial.findings);
-            let Some(deployment) = trial.deployment.as_mut() else {
+            let Some(trial) = trial.ready() else {
                 continue;
             };
-            if findings.failure.is_some() {
-                continue;
-            }
             let mut spec = LoadSpec {
                 start_unix_ns: Some(start_unix_ns),
-                ..load_spec(self.plan, trial.spec, deployment)
+                ..load_spec(self.plan, trial.spec, trial.deployment)
             };
             move_arrivals(&mut spec, i as u64, u64::from(count));
-            let started = Measurement::start(spec, self.observer, environment, deployment, writer);
-            loads.push((started.await?, deployment, writer, findings));
+            let (observer, deployment) = (&mut *self.observer, &mut *trial.deployment);
+            let started = Measurement::start(spec, observer, environment, deployment, trial.writer);
+            loads.push((started.await?, trial));
         }
-        for (measurement, deployment, writer, findings) in &mut loads {
+        for (measurement, t) in &mut loads {
             let (observer, stop) = (&mut *self.observer, &mut *self.stop);
             measurement
-                .until_armed(observer, stop, environment, deployment, *writer, findings)
+                .until_armed(
+                    observer,
+                    stop,
+                    environment,
+                    t.deployment,
+                    t.writer,
+                    t.findings,
+                )
                 .await?;
         }
         let observer = RefCell::new(&mut *self.observer);
-        let follow = loads
-            .iter_mut()
-            .map(|(measurement, deployment, writer, findings)| {
-                let (mut shared, mut stop) = (Shared(&observer), self.stop.clone());
-                async move {
-                    measurement
-                        .follow(&mut shared, &mut stop, *deployment, *writer, findings)
-                        .await
-                }
-            });
-        try_join_all(follow).await?;
-        let cores = self.run.manifest().fingerprint.cores;
-        for (measurement, deployment, writer, findings) in loads {
-            if !findings.interrupted {
+        let follow = loads.iter_mut().map(|(measurement, t)| {
+            let (mut shared, mut stop) = (Shared(&observer), self.stop.clone());
+            async move {
                 measurement
-                    .keep(environment, deployment, writer, cores, findings)
+                    .follow(&mut shared, &mut stop, t.deployment, t.writer, t.findings)
+                    .await
+            }
+        });
+        try_join_all(follow).await?;
+        let cores = self.cores();
+        for (measurement, t) in loads {
+            if !t.findings.interrupted {
+                measurement
+                    .keep(environment, t.deployment, t.writer, cores, t.findings)
                     .await?;
             }
         }

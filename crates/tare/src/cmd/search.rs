@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use tare_analysis::search::{Driver, Goal};
+use tare_analysis::search::{Goal, SearchLoop};
 use tare_load::verdict::unreachable;
 use tare_plan::SCHEMA_VERSION;
 use tare_plan::load::Objective;
@@ -115,25 +115,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let objectives = goal.objectives.iter().map(Objective::to_string).collect();
     let spec = load::spec_of_step(args.load.0, start_rps, goal.step_ns)?;
     let stop = load::stop_flag()?;
-    let mut driver = Driver::new(goal, spec, args.budget, args.pause);
-    drive(&mut driver, &stop, &mut |number, step| {
+    let mut search_loop = SearchLoop::new(goal, spec, args.budget, args.pause);
+    run_steps(&mut search_loop, &stop, &mut |number, step| {
         super::output::say(text::line(number, step));
     })?;
     let result = SearchResult {
         schema_version: SCHEMA_VERSION,
         tare_version: env!("CARGO_PKG_VERSION").to_owned(),
         objectives,
-        found: driver.found(),
-        unseen_share: driver.search().unseen_share(),
-        limit: driver.limit(),
-        ended: driver.end(),
-        failure: driver.failure().map(str::to_owned),
-        steps: driver.search().steps().to_vec(),
+        found: search_loop.found(),
+        unseen_share: search_loop.search().unseen_share(),
+        limit: search_loop.limit(),
+        ended: search_loop.end(),
+        failure: search_loop.failure().map(str::to_owned),
+        steps: search_loop.search().steps().to_vec(),
     };
     output.print(&result, || text::page(&result))?;
     Ok(match (result.ended, result.limit) {
         (SearchEnd::Interrupted, _) => ExitCode::from(exit::INTERRUPTED),
-        (SearchEnd::Failed, _) if !driver.answered() => ExitCode::from(exit::MISSED),
+        (SearchEnd::Failed, _) if !search_loop.answered() => ExitCode::from(exit::MISSED),
         (_, SearchLimit::MinRate) => ExitCode::from(exit::MISSED),
         (_, SearchLimit::Unknown) => ExitCode::from(exit::INVALID),
         _ => ExitCode::SUCCESS,
@@ -141,28 +141,28 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the steps, and shows each.
-fn drive(
-    driver: &mut Driver,
+fn run_steps(
+    search_loop: &mut SearchLoop,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(usize, &SearchStep),
 ) -> anyhow::Result<()> {
     let begun = Instant::now();
-    while let Some((spec, rate_rps)) = driver.next(begun.elapsed().as_nanos() as u64) {
+    while let Some((spec, rate_rps)) = search_loop.next(begun.elapsed().as_nanos() as u64) {
         let result = tare_load::run(spec, stop, false, &mut |_| {})?;
         if stop.load(Ordering::Relaxed) || result.interrupted {
-            driver.interrupt();
+            search_loop.interrupt();
             break;
         }
-        let number = driver.search().steps().len() + 1;
+        let number = search_loop.search().steps().len() + 1;
         if let (1, Some(why)) = (number, unreachable(&result)) {
             bail!(
                 "no request succeeded at {}: {why}; start the server, or correct the URL",
                 format_rate(rate_rps)
             );
         }
-        let step = driver.judge(&result)?;
+        let step = search_loop.judge(&result)?;
         observe(number, &step);
-        let pause_ns = driver.add(step, &result);
+        let pause_ns = search_loop.add(step, &result);
         std::thread::sleep(Duration::from_nanos(pause_ns));
     }
     Ok(())

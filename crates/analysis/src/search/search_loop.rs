@@ -16,7 +16,7 @@ const PAUSES_AFTER_LEFTOVERS: u64 = 4;
 /// A search that is in progress. For each step: [`Self::next`], run the generator, [`Self::judge`],
 /// [`Self::add`], pause.
 #[derive(Debug, Clone)]
-pub struct Driver {
+pub struct SearchLoop {
     search: Search,
     spec: LoadSpec,
     rate_rps: f64,
@@ -26,7 +26,7 @@ pub struct Driver {
     failure: Option<String>,
 }
 
-impl Driver {
+impl SearchLoop {
     /// A search without steps. `spec` is what its steps have in common, `budget_ns` the time for all of
     /// them, and `pause_ns` the pause between two.
     #[must_use]
