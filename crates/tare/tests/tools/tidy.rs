@@ -180,7 +180,7 @@ const READS: [(&str, &str); 10] = [
         "cluster/src/transfer/send.rs",
         "a run directory of this process",
     ),
-    ("run/src/store.rs", "directories, to sync and lock them"),
+    ("run/src/store/", "directories, to sync and lock them"),
     ("cluster/src/transfer/tests.rs", "a test"),
     ("tare/src/remedies.rs", "a test"),
 ];

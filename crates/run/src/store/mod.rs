@@ -3,18 +3,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
-use serde::Serialize;
 use tare_plan::Plan;
 use tare_plan::limits::JSON_BYTES_MAX;
 use tare_plan::trial::TrialSpec;
-use tare_records::calls::TrialCalls;
-use tare_records::capacity::CapacityStep;
-use tare_records::churn::ChurnRecord;
 use tare_records::layout;
 use tare_records::layout::RunManifest;
 use tare_records::overload::FoundCapacities;
@@ -22,6 +17,13 @@ use tare_records::trial::{Event, EventKind, TrialResult};
 
 use crate::now::event;
 use crate::seal;
+
+mod files;
+mod trial;
+
+pub use trial::TrialWriter;
+
+use files::{Lines, io_error, lock, names, write_atomically, write_json, write_list};
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -76,50 +78,6 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-}
-
-fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
-    move |source| StoreError::Io {
-        doing,
-        path: path.to_owned(),
-        source,
-    }
-}
-
-/// Writes `value` as JSON. `path` always holds the complete old file or the complete new file.
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
-    let text = serde_json::to_string_pretty(value).map_err(io::Error::from);
-    let mut text = text.map_err(io_error("write", path))?;
-    text.push('\n');
-    write_atomically(path, text.as_bytes())
-}
-
-/// Writes each value as a line of JSON: all of them, or none.
-fn write_lines(path: &Path, values: &[impl Serialize]) -> Result<(), StoreError> {
-    let mut text = String::new();
-    for value in values {
-        let line = serde_json::to_string(value).map_err(io::Error::from);
-        text.push_str(&line.map_err(io_error("write", path))?);
-        text.push('\n');
-    }
-    write_atomically(path, text.as_bytes())
-}
-
-fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let temporary = path.with_extension("tmp");
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    if let Err(source) = written {
-        let _ = fs::remove_file(&temporary);
-        return Err(StoreError::Io {
-            doing: "write",
-            path: path.to_owned(),
-            source,
-        });
-    }
-    fs::rename(&temporary, path).map_err(io_error("write", path))
 }
 
 /// An open run directory, locked by this process.
@@ -422,179 +380,4 @@ impl RunDir {
             kept: false,
         })
     }
-}
-
-/// A text file that grows line by line. It contains every line that was written, even after the
-/// process was killed.
-#[derive(Debug)]
-struct Lines {
-    path: PathBuf,
-    file: File,
-}
-
-impl Lines {
-    fn open(path: PathBuf) -> Result<Self, StoreError> {
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.map_err(io_error("open", &path))?;
-        Ok(Self { path, file })
-    }
-
-    fn line(&mut self, line: &str) -> Result<(), StoreError> {
-        self.file
-            .write_all(format!("{line}\n").as_bytes())
-            .map_err(io_error("write", &self.path))
-    }
-
-    fn json(&mut self, value: &impl Serialize) -> Result<(), StoreError> {
-        self.line(&serde_json::to_string(value).unwrap_or_default())
-    }
-
-    fn sync(&self) -> Result<(), StoreError> {
-        self.file.sync_data().map_err(io_error("write", &self.path))
-    }
-}
-
-/// The directory of a trial in progress. Dropping it before [`Self::finish`] removes it.
-#[derive(Debug)]
-pub struct TrialWriter {
-    path: PathBuf,
-    target: PathBuf,
-    load: Lines,
-    agent: Lines,
-    events: Lines,
-    kept: bool,
-}
-
-impl TrialWriter {
-    /// The path for logs and configurations while the trial runs.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes a record of the generator, unchanged.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn load(&mut self, line: &str) -> Result<(), StoreError> {
-        self.load.line(line)
-    }
-
-    /// Writes a record of the agent, unchanged.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn agent(&mut self, line: &str) -> Result<(), StoreError> {
-        self.agent.line(line)
-    }
-
-    /// Writes the records of an agent that sampled the idle deployment, unchanged.
-    ///
-    /// # Errors
-    /// When they cannot be written.
-    pub fn idle(&self, lines: &[String]) -> Result<(), StoreError> {
-        let mut file = Lines::open(self.path.join(layout::IDLE))?;
-        lines.iter().try_for_each(|line| file.line(line))
-    }
-
-    /// Writes the steps of a search for the capacity: all of them, or none.
-    ///
-    /// # Errors
-    /// When they cannot be written.
-    pub fn steps(&self, steps: &[&CapacityStep]) -> Result<(), StoreError> {
-        write_lines(&self.path.join(layout::STEPS), steps)
-    }
-
-    /// Writes the records of the churn: all of them, or none.
-    ///
-    /// # Errors
-    /// When they cannot be written.
-    pub fn churn(&self, records: &[ChurnRecord]) -> Result<(), StoreError> {
-        write_lines(&self.path.join(layout::CHURN), records)
-    }
-
-    /// Writes an event.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn event(&mut self, event: &Event) -> Result<(), StoreError> {
-        self.events.json(event)
-    }
-
-    /// Writes the calls between services.
-    ///
-    /// # Errors
-    /// When they cannot be written.
-    pub fn calls(&self, calls: &TrialCalls) -> Result<(), StoreError> {
-        write_json(&self.path.join(layout::CALLS), calls)
-    }
-
-    /// Writes the interval log.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn hlog(&self, text: &[u8]) -> Result<(), StoreError> {
-        write_atomically(&self.path.join(layout::HLOG), text)
-    }
-
-    /// Writes the result, and renames the directory to the name of the trial.
-    ///
-    /// # Errors
-    /// When it cannot be written; the trial is then not kept.
-    pub fn finish(mut self, result: &TrialResult) -> Result<PathBuf, StoreError> {
-        for lines in [&self.load, &self.agent, &self.events] {
-            lines.sync()?;
-        }
-        write_json(&self.path.join(layout::RESULT), result)?;
-        write_list(&self.path)?;
-        if self.target.exists() {
-            // Remove an earlier attempt that failed before measurement.
-            fs::remove_dir_all(&self.target).map_err(io_error("replace", &self.target))?;
-        }
-        fs::rename(&self.path, &self.target).map_err(io_error("write", &self.target))?;
-        self.kept = true;
-        if let Some(parent) = self.target.parent() {
-            // The rename is durable only after its folder is synced.
-            File::open(parent)
-                .and_then(|d| d.sync_all())
-                .map_err(io_error("sync", parent))?;
-        }
-        Ok(self.target.clone())
-    }
-}
-
-impl Drop for TrialWriter {
-    fn drop(&mut self) {
-        if !self.kept {
-            let _ = fs::remove_dir_all(&self.path);
-        }
-    }
-}
-
-/// Writes the list of the files of a trial.
-fn write_list(dir: &Path) -> Result<(), StoreError> {
-    let files = seal::list(dir).map_err(io_error("read", dir))?;
-    write_atomically(&dir.join(layout::FILES), files.as_bytes())
-}
-
-fn lock(path: &Path) -> Result<File, StoreError> {
-    let folder = File::open(path).map_err(io_error("open", path))?;
-    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(folder),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked {
-            path: path.to_owned(),
-        }),
-        Err(e) => Err(StoreError::Io {
-            doing: "lock",
-            path: path.to_owned(),
-            source: e.into(),
-        }),
-    }
-}
-
-fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
-    let entries = fs::read_dir(folder).map_err(io_error("read", folder))?;
-    Ok(entries
-        .filter_map(|e| e.ok()?.file_name().into_string().ok())
-        .collect())
 }
