@@ -120,7 +120,7 @@ fn either<A: JsonSchema, B: JsonSchema>(generator: &mut SchemaGenerator) -> Sche
 /// One value or a list of them, at least one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Items<T>")]
-pub struct List<T>(pub(crate) Vec<Spanned<T>>);
+pub(crate) struct List<T>(pub(crate) Vec<Spanned<T>>);
 
 #[derive(Deserialize)]
 #[serde(rename = "$List")]
@@ -160,7 +160,7 @@ impl<T: JsonSchema> JsonSchema for List<T> {
 
 /// A struct that may be written as the value of its first key alone, a `K`.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Short<K, T>(pub(crate) T, pub(crate) PhantomData<K>);
+pub(crate) struct Short<K, T>(pub(crate) T, pub(crate) PhantomData<K>);
 
 impl<'de, K, T: Deserialize<'de>> Deserialize<'de> for Short<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

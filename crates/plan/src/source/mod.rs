@@ -11,14 +11,17 @@ mod tree;
 mod values;
 mod yaml;
 
-pub use field::{Field, List, Short, Spanned};
+pub use field::{Field, Spanned};
+pub(crate) use field::{List, Short};
 pub use location::Location;
 pub use problem::{Problem, Problems};
-pub use set::{SET, Setter, apply as apply_set};
-pub use tree::{Node, Value};
-pub use values::{
-    Amount, ArrivalsText, Bytes, Count, Duration, Line, Name, ObjectiveText, Rate, Share, scalar,
+pub(crate) use set::{SET, Setter, apply as apply_set};
+pub use tree::Node;
+pub(crate) use tree::Value;
+pub(crate) use values::{
+    Amount, ArrivalsText, Bytes, Count, Duration, Name, ObjectiveText, Rate, Share,
 };
+pub use values::{Line, scalar};
 pub use yaml::TEXT_BYTES_MAX;
 
 /// Reads a YAML file under the rules of plans, and returns it as JSON.

@@ -48,7 +48,7 @@ impl Problem {
     }
 
     /// Expects one of `names`, and suggests the nearest to `name`.
-    pub fn one_of<'c>(
+    pub(crate) fn one_of<'c>(
         &mut self,
         name: &str,
         names: impl IntoIterator<Item = &'c str> + Clone,
@@ -109,7 +109,7 @@ impl Problems {
     }
 
     /// Adds the problem of a message of the form `FOUND, expected EXPECTED; HELP`.
-    pub fn add_message(&mut self, location: Location, message: &str) -> &mut Problem {
+    pub(crate) fn add_message(&mut self, location: Location, message: &str) -> &mut Problem {
         let problem = self.add(location, "");
         *problem = Problem {
             location,

@@ -9,15 +9,15 @@ use crate::text::quoted;
 
 /// An option with a value `path=value`.
 #[derive(Debug, Clone, Copy)]
-pub struct Setter {
+pub(crate) struct Setter {
     /// Its name, such as `--set`.
-    pub option: &'static str,
+    pub(crate) option: &'static str,
     /// An example of its value.
-    pub example: &'static str,
+    pub(crate) example: &'static str,
 }
 
 /// Changes a setting of a plan.
-pub const SET: Setter = Setter {
+pub(crate) const SET: Setter = Setter {
     option: "--set",
     example: "load.rate=500",
 };
@@ -31,7 +31,7 @@ struct Argument {
 }
 
 /// Applies one `path=value` to `root`. Problems point at the argument.
-pub fn apply(problems: &mut Problems, root: &mut Node, setter: Setter, text: &str) {
+pub(crate) fn apply(problems: &mut Problems, root: &mut Node, setter: Setter, text: &str) {
     let Setter { option, example } = setter;
     let source = Argument {
         source: problems.add_source(None, &format!("{option} {text}")),

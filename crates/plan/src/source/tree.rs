@@ -11,15 +11,15 @@ pub(super) const SHORT_KEY: &str = "\0";
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// Where it is.
-    pub location: Location,
+    pub(crate) location: Location,
     /// What it is.
-    pub value: Value,
+    pub(crate) value: Value,
 }
 
 /// A value as it was written. A scalar keeps its text, and the decoded type determines its
 /// meaning, so that `200rps` and `5s` need no quotes.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// Nothing, `~` or `null`.
     Null,
     /// A single value; `plain` if it has no quotes.
@@ -37,18 +37,18 @@ pub enum Value {
 
 /// One key of a map.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The key.
-    pub key: String,
+    pub(crate) key: String,
     /// Where the key is.
-    pub key_location: Location,
+    pub(crate) key_location: Location,
     /// Its value.
-    pub node: Node,
+    pub(crate) node: Node,
 }
 
 impl Node {
     /// Describes the node, for messages that begin with "found".
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
             Value::Scalar { text, plain: true } => quoted(text),
@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// The entry of `key`, if this node is a map that has it.
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|e| e.key == key),
             _ => None,
@@ -78,7 +78,7 @@ impl Node {
 
     /// The node at a path like `services[0].endpoints[1].path`, or the deepest existing node on
     /// this path. The last key may contain points, as names of variables do.
-    pub fn find(&self, path: &str) -> &Self {
+    pub(crate) fn find(&self, path: &str) -> &Self {
         let mut node = self;
         let mut rest = path;
         loop {

@@ -39,11 +39,11 @@ pub fn scalar<'de, D: Deserializer<'de>, T, E: Display>(
 
 /// A name that can be part of a file name; with `SLASH`, `/` is allowed too.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Name<const SLASH: bool = false>(pub String);
+pub(crate) struct Name<const SLASH: bool = false>(pub String);
 
 impl<const SLASH: bool> Name<SLASH> {
     /// `text` as a name, or what was found and what was expected.
-    pub fn new(text: &str) -> Result<Self, String> {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
         let also = if SLASH { "/" } else { "" };
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c) || also.contains(c);
         let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Line {
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Count<const MIN: u32, const MAX: u32>(pub(crate) u32);
+pub(crate) struct Count<const MIN: u32, const MAX: u32>(pub(crate) u32);
 
 impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -111,7 +111,7 @@ impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
 
 /// A decimal number from 0 to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Amount<const MAX: u32>(pub(crate) f64);
+pub(crate) struct Amount<const MAX: u32>(pub(crate) f64);
 
 impl<'de, const MAX: u32> Deserialize<'de> for Amount<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -125,7 +125,7 @@ impl<'de, const MAX: u32> Deserialize<'de> for Amount<MAX> {
 
 /// What [`parse_duration`] reads, in nanoseconds: from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Duration<const MIN: u64, const MAX: u64>(pub(crate) u64);
+pub(crate) struct Duration<const MIN: u64, const MAX: u64>(pub(crate) u64);
 
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Duration<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -149,7 +149,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Duration<MIN, MAX
 
 /// What [`parse_bytes`] reads, up to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bytes<const MAX: u32>(pub(crate) u32);
+pub(crate) struct Bytes<const MAX: u32>(pub(crate) u32);
 
 impl<'de, const MAX: u32> Deserialize<'de> for Bytes<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -168,7 +168,7 @@ impl<'de, const MAX: u32> Deserialize<'de> for Bytes<MAX> {
 
 /// What [`parse_rate`] reads, above 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate(pub(crate) f64);
+pub(crate) struct Rate(pub(crate) f64);
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -185,7 +185,7 @@ impl<'de> Deserialize<'de> for Rate {
 
 /// What [`parse_share`] reads, above 0 and up to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Share(pub(crate) f64);
+pub(crate) struct Share(pub(crate) f64);
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -205,7 +205,7 @@ impl<'de> Deserialize<'de> for Share {
 
 /// What [`Objective::parse`] reads.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ObjectiveText(pub(crate) Objective);
+pub(crate) struct ObjectiveText(pub(crate) Objective);
 
 impl<'de> Deserialize<'de> for ObjectiveText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -274,7 +274,7 @@ schema!(Share, false, {
 });
 
 /// Schema of what [`crate::load::Arrivals::parse`] reads.
-pub struct ArrivalsText;
+pub(crate) struct ArrivalsText;
 
 schema!(ArrivalsText, false, {
     "description": "constant, poisson, bursts:SLOTS, ramp:RATE..RATE, steps:RATE:DURATION,..., trace:FILE or wrk2.",

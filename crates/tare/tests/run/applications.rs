@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 
 mod datastores;
 
-use crate::own_network;
 use crate::programs::{assert_weighed, left_behind, tare};
+use crate::shop::run_with;
 
 /// Runs a plan with this workload in `dir`.
 fn run(dir: &Path, workload: &str) -> Output {
@@ -81,89 +81,6 @@ fn datastores_are_in_the_mesh_or_outside_of_it() {
     }
 }
 
-/// A service of a shop with the standard library of Python, and with one of several faults.
-const PROGRAM: &str = r#"
-import http.server, os, socket, subprocess, sys, urllib.request
-fault, host, port, stock = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        status, body = 200, b"scales"
-        if self.path == "/ready" and fault == "never-ready":
-            status = 503
-        if self.path == "/items":
-            if fault == "errors":
-                status, body = 500, b"the database is broken"
-            elif stock:
-                body = urllib.request.urlopen(stock + "/items", timeout=5).read()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-if fault == "dies":
-    sys.exit("cannot open the database")
-if fault == "child":
-    subprocess.Popen(["sleep", "600"], start_new_session=True)
-if fault == "past-proxy":
-    a, b, c, d = host.split(".")
-    stock = f"http://{a}.{b}.{c}.{int(d) + 1}:{port}"
-if fault == "fixed-port":
-    fixed = socket.create_server(("127.0.0.1", 17099), reuse_port=True)
-if fault == "elsewhere":
-    port += 1
-if fault == "all-addresses":
-    host = "0.0.0.0"
-print("the shop opens", flush=True)
-http.server.ThreadingHTTPServer((host, port), Handler).serve_forever()
-"#;
-
-/// Runs the shop with this fault in `front`, in a run directory below `dir`. Returns its output and its events.
-fn run_with(dir: &Path, fault: &str, mesh: &str, instances: u32) -> (Output, String) {
-    std::fs::write(dir.join("shop.py"), PROGRAM).unwrap();
-    let service = |name: &str, fault: &str, stock: &str, calls: &str| {
-        format!(
-            "{{name: {name}, protocol: http, command: {{run: [python3, shop.py, {fault}, '{{host}}', '{{port}}', \
-             '{stock}'], ready: /ready, ready_within_s: {}}}, endpoints: [{{path: /items, calls: [{calls}]}}]}}",
-            if fault == "never-ready" { 3 } else { 60 }
-        )
-    };
-    let front = service(
-        "front",
-        fault,
-        "{url:stock}",
-        "{service: stock, path: /items}",
-    );
-    let stock = service("stock", "none", "", "");
-    let plan = format!(
-        "workload:\n  instances: {instances}\n  graph:\n    name: shop\n    services: [{front}, {stock}]\n    mixes: \
-         [{{name: default, endpoints: [{{name: items, service: front, path: /items}}]}}]\nmeshes: {mesh}\nrepeats: \
-         1\nreruns: 0\nload: {{rate: 20, connections: 8, arrivals: constant, duration: 1s, warmup: 300ms}}\n"
-    );
-    std::fs::write(dir.join("plan.yaml"), plan).unwrap();
-    let mut command = match fault {
-        // Elsewhere it would answer for the programs of other tests.
-        "all-addresses" => own_network::started_by("sh", &["-c", LOOPBACK_UP, "sh"], dir),
-        _ => {
-            let mut command = tare(dir);
-            command.args(["run", "plan.yaml", "--out", "out"]);
-            command
-        }
-    };
-    let output = command.output().unwrap();
-    let trials = std::fs::read_dir(dir.join("out/trials"))
-        .into_iter()
-        .flatten();
-    let events = trials.map(|t| std::fs::read_to_string(t.unwrap().path().join("events.ndjson")));
-    let events = events.filter_map(Result::ok).collect();
-    (output, events)
-}
-
 #[test]
 fn a_program_of_the_user_that_fails_is_named_with_the_reason_and_nothing_is_left() {
     for (fault, mesh, instances, expected) in [
@@ -206,27 +123,6 @@ fn a_program_of_the_user_that_fails_is_named_with_the_reason_and_nothing_is_left
         assert_ne!(output.status.code(), Some(0), "{fault}: {errors}");
         assert_eq!(left_behind(dir.path()), Vec::<String>::new(), "{fault}");
     }
-}
-
-/// Starts its arguments in a network of their own, with a loopback device.
-const LOOPBACK_UP: &str = "exec unshare --net sh -c 'ip link set lo up && exec \"$@\"' sh \"$@\"";
-
-/// One of the two programs listens first. The other cannot.
-#[test]
-fn a_program_that_listens_on_all_addresses_is_named() {
-    if !own_network::permitted() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let (output, events) = run_with(dir.path(), "all-addresses", "bare", 1);
-    let named = [
-        "failed to start shop-0/front: it listens on all addresses (0.0.0.0:15080)",
-        "; shop-0-front listens on all addresses (0.0.0.0:15080)",
-        "failed to start shop-0/front: ended with exit status: 1; last lines of its log: ",
-    ];
-    assert!(named.iter().any(|text| events.contains(text)), "{events}");
-    assert_ne!(output.status.code(), Some(0));
-    assert_eq!(left_behind(dir.path()), Vec::<String>::new());
 }
 
 #[test]

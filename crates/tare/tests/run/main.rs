@@ -21,6 +21,8 @@ mod programs;
 #[path = "../support/resident.rs"]
 mod resident;
 mod run;
+#[path = "../support/shop.rs"]
+mod shop;
 #[path = "../support/mod.rs"]
 mod support;
 mod sweep;

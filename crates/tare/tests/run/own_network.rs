@@ -93,7 +93,7 @@ fn run(dir: &Path) -> (Output, String) {
 }
 
 /// The same run, started by another program with these arguments.
-pub(crate) fn started_by(starter: &str, arguments: &[&str], dir: &Path) -> Command {
+fn started_by(starter: &str, arguments: &[&str], dir: &Path) -> Command {
     let tare = tare(dir);
     let mut command = Command::new(starter);
     command
@@ -110,11 +110,12 @@ pub(crate) fn started_by(starter: &str, arguments: &[&str], dir: &Path) -> Comma
 
 /// Whether network namespaces are permitted here. If not, writes that the test is skipped, which the test harness does
 /// not capture.
-pub(crate) fn permitted() -> bool {
+fn permitted() -> bool {
     let unshare = Command::new("unshare").args(["--net", "true"]).output();
     let permitted = unshare.is_ok_and(|output| output.status.success());
     if !permitted {
-        let words = b"tests: skipped what needs the permission to create network namespaces\n";
+        let words =
+            b"own_network: skipped what needs the permission to create network namespaces\n";
         std::io::stderr().write_all(words).unwrap();
     }
     permitted
@@ -147,7 +148,7 @@ fn root_in_a_user_namespace_suffices() {
     let user = ["--map-root-user", "--net", "true"];
     let permitted = Command::new("unshare").args(user).status().unwrap();
     if !permitted.success() {
-        let words = b"tests: skipped what needs the permission to create user namespaces\n";
+        let words = b"own_network: skipped what needs the permission to create user namespaces\n";
         std::io::stderr().write_all(words).unwrap();
         return;
     }
