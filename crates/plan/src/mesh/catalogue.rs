@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 
 use super::decode;
 use super::definition::Mesh;
-use super::kubernetes::MeshNames;
 use crate::builtin_files::MESHES;
 use crate::source::Problems;
 
@@ -47,7 +46,7 @@ impl Catalogue {
         self.added.extend(meshes);
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Mesh> + Clone {
+    fn all(&self) -> impl Iterator<Item = &Mesh> + Clone {
         BUILTIN.iter().chain(&self.added)
     }
 
@@ -56,13 +55,9 @@ impl Catalogue {
         self.all().map(|m| m.name.as_str())
     }
 
-    /// The mesh or variant of that name, without the names in [`super::known_names`], which are no part of a plan.
+    /// The mesh or variant of that name.
     pub(crate) fn get(&self, name: &str) -> Option<Mesh> {
-        let mut mesh = self.all().find(|m| m.name == name).cloned()?;
-        if let Some(section) = &mut mesh.kubernetes {
-            section.names = MeshNames::default();
-        }
-        Some(mesh)
+        self.all().find(|m| m.name == name).cloned()
     }
 }
 

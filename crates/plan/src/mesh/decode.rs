@@ -8,6 +8,7 @@ use super::definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Place
 use super::envoy::EnvoyProgram;
 use super::exec::ExecSidecar;
 use super::feature::Feature;
+use super::names::MeshNames;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
 /// Most worker threads of one proxy.
@@ -68,6 +69,9 @@ struct MeshFile {
     exec: Field<ExecSidecar>,
     #[serde(default)]
     kubernetes: Field<Json>,
+    /// Read by [`super::known_names`].
+    #[serde(default, rename = "names")]
+    _names: Field<MeshNames>,
     /// Decoded one by one by [`variants`].
     #[serde(default)]
     variants: Field<serde::de::IgnoredAny>,

@@ -43,9 +43,6 @@ pub struct MeshKubernetes {
     pub entry: Option<MeshEntry>,
     /// Where the parts of the mesh run.
     pub parts: MeshParts,
-    /// Names by which an application shows that it has something of this mesh.
-    #[serde(skip_serializing_if = "MeshNames::is_empty")]
-    pub names: MeshNames,
     /// Source of the proof that the mesh is in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofSource>,
@@ -162,27 +159,6 @@ pub struct MeshParts {
     /// Workloads whose pods must all be available before an application is deployed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ready: Vec<WorkloadRef>,
-}
-
-/// Names that belong to a mesh, whether or not a run uses it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct MeshNames {
-    /// API groups of its settings.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub api_groups: Vec<String>,
-    /// Namespaces in which its own parts are.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub namespaces: Vec<String>,
-    /// Containers that it adds to pods.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub containers: Vec<String>,
-}
-
-impl MeshNames {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Pods by label, in one namespace.

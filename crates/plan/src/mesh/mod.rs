@@ -12,13 +12,12 @@ mod feature;
 mod instance_proxy;
 mod kubernetes;
 mod metric;
+mod names;
 mod networks;
 mod platform;
 mod pprof;
 #[cfg(test)]
 mod tried;
-
-use std::sync::LazyLock;
 
 pub(crate) use catalogue::Catalogue;
 pub use counters::{lines_of_counters, sum_of_counters};
@@ -32,11 +31,12 @@ pub use feature::{
 };
 pub use instance_proxy::InstanceProxy;
 pub use kubernetes::{
-    HelmRelease, Join, Leftovers, MeshKubernetes, MeshNames, MeshNamespace, MeshParts, PodSelector,
+    HelmRelease, Join, Leftovers, MeshKubernetes, MeshNamespace, MeshParts, PodSelector,
     ProofSource, WorkloadRef, merge,
 };
 
 pub use metric::ControlPlaneMetric;
+pub use names::{MeshNames, known_names};
 pub use networks::MeshNetworks;
 pub use platform::Platform;
 pub(crate) use platform::check_platform;
@@ -57,52 +57,11 @@ pub fn known_parts() -> Vec<MeshParts> {
     known
 }
 
-/// Returns the names of all meshes that come with tare.
-#[must_use]
-pub fn known_names() -> &'static MeshNames {
-    static KNOWN: LazyLock<MeshNames> = LazyLock::new(|| {
-        let catalogue = Catalogue::default();
-        let mut known = MeshNames::default();
-        for section in catalogue.all().filter_map(|m| m.kubernetes.clone()) {
-            known.api_groups.extend(section.names.api_groups);
-            known.namespaces.extend(section.names.namespaces);
-            known.containers.extend(section.names.containers);
-        }
-        for list in [
-            &mut known.api_groups,
-            &mut known.namespaces,
-            &mut known.containers,
-        ] {
-            list.sort_unstable();
-            list.dedup();
-        }
-        known
-    });
-    &KNOWN
-}
-
 /// The name of a mesh without its version, and the version: `envoy/mtls` and `1.39.3` of `envoy/mtls@1.39.3`.
 #[must_use]
 pub fn name_and_version(name: &str) -> (&str, Option<&str>) {
     match name.split_once('@') {
         Some((name, version)) => (name, Some(version)),
         None => (name, None),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_meshes_are_known_and_in_no_plan() {
-        let known = known_names();
-        for group in ["security.istio.io", "policy.linkerd.io", "kuma.io"] {
-            assert!(known.api_groups.iter().any(|g| g == group), "{known:?}");
-        }
-        assert!(known.namespaces.iter().any(|n| n == "istio-system"));
-        assert!(known.containers.iter().any(|c| c == "linkerd-proxy"));
-        let mesh = Catalogue::default().get("istio/minimal").unwrap();
-        assert_eq!(mesh.kubernetes.unwrap().names, MeshNames::default());
     }
 }
