@@ -1,6 +1,7 @@
 //! Numbers as text, the same in tables, on pages and in answers. Units are written out. The width
 //! of an interval decides the number of digits.
 
+use tare_plan::Unit;
 use tare_records::summary::{Estimate, MoreBlocks, Ratio};
 
 /// A duration in nanoseconds with a unit and three significant digits: `412 µs`, `1.92 ms`,
@@ -237,7 +238,7 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
 /// Nanoseconds (`ns`) or `bytes` with the interval, such as `3.1 µs (2.8 to 3.4)`: in the unit that
 /// fits the larger of them. An interval that is not printed does not count.
 #[must_use]
-pub fn amount_interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> String {
+pub fn amount_interval(value: f64, low: Option<f64>, high: Option<f64>, unit: Unit) -> String {
     let size = [Some(value), low, high].into_iter().flatten();
     let size = size.map(f64::abs).fold(0.0, f64::max);
     let width = low.zip(high).map(|(low, high)| high - low);
@@ -249,11 +250,11 @@ pub fn amount_interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &s
 }
 
 /// The unit for an amount of this size, and its length in `ns` or `bytes`.
-fn unit_for(unit: &str, size: f64) -> (f64, &'static str) {
+fn unit_for(unit: Unit, size: f64) -> (f64, &'static str) {
     match (unit, size) {
-        ("bytes", s) if s < 1024.0 => (1.0, "bytes"),
-        ("bytes", s) if s < MIB => (1024.0, "KiB"),
-        ("bytes", _) => (MIB, "MiB"),
+        (Unit::Bytes, s) if s < 1024.0 => (1.0, "bytes"),
+        (Unit::Bytes, s) if s < MIB => (1024.0, "KiB"),
+        (Unit::Bytes, _) => (MIB, "MiB"),
         (_, s) if s < 1e3 => (1.0, "ns"),
         (_, s) if s < 1e6 => (1e3, "µs"),
         _ => (1e6, "ms"),
@@ -279,6 +280,19 @@ pub fn cores(value: f64) -> String {
         _ => 1,
     };
     fixed(value, decimals)
+}
+
+/// The value of a figure with its unit, in the size that fits.
+#[must_use]
+pub fn in_unit(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Ns => duration(value),
+        Unit::Bytes => bytes(value),
+        Unit::Rps => rate(value),
+        Unit::Cores => format!("{} cores", cores(value)),
+        Unit::Count => amount(value),
+        Unit::Ratio => format!("x{}", significant(value)),
+    }
 }
 
 /// Bytes as MiB with three significant digits and no unit.
@@ -455,7 +469,7 @@ mod tests {
             "2.00 % (no useful interval)"
         );
         assert_eq!(
-            amount_interval(1e3, Some(-HUGE * HUGE), Some(HUGE * HUGE), "ns"),
+            amount_interval(1e3, Some(-HUGE * HUGE), Some(HUGE * HUGE), Unit::Ns),
             "1.00 µs (no useful interval)"
         );
         assert_eq!(percent(HUGE), ">+1,000,000 %");

@@ -1,7 +1,7 @@
 //! A gate: the figures of its blocks, and what they decide.
 
 use tare_plan::mesh::Mesh;
-use tare_plan::{AGAIN, CANDIDATE, Gate, Plan, REFERENCE};
+use tare_plan::{AGAIN, CANDIDATE, Figure, Gate, Plan, REFERENCE, Unit};
 use tare_records::summary::{GateOutcome, GateQuestion, GateResult, MemoryGrowth, TrialStatus};
 use tare_records::worker::Plane;
 use tare_stats::effect::Effect;
@@ -9,22 +9,21 @@ use tare_stats::gate::{Decision, Question, Rule};
 use tare_stats::order::median;
 use tare_stats::{CONFIDENCE, HALF_BUCKET, power};
 
-use crate::compare::figures::{FIGURES, Figure, NODE_CPU};
-use crate::compare::ratio::NS;
+use crate::compare::figures as compared;
 use crate::trials::{StoredTrial, Trial, decode};
 use crate::{figures, slo};
 
-/// Memory of the proxies at the end of the trial: it shows a leak twice as clearly as the mean does. Runs of older
-/// versions have the mean only.
-const MEMORY: Figure = Figure {
-    what: "memory",
-    unit: "bytes",
-    of: |t, _| {
-        let last = t.memory_ends(Plane::DataPlane).map(|(_, last)| last);
-        last.or(Some(t.plane(Plane::DataPlane)?.1))
-            .filter(|bytes| *bytes > 0.0)
-    },
-};
+/// The value of a figure of a gate. Memory is that of the proxies at the end of the trial, which shows a leak twice as
+/// clearly as the mean does; runs of older versions have the mean only.
+fn value(figure: Figure, trial: &Trial<'_>) -> Option<f64> {
+    let last = match figure {
+        Figure::Memory => trial.memory_ends(Plane::DataPlane).map(|(_, last)| last),
+        _ => None,
+    };
+    last.filter(|bytes| *bytes > 0.0)
+        .or_else(|| compared::value(figure, trial))
+}
+
 /// Blocks in which the candidate failed and both runs of the reference did not: so many are a regression.
 const FAILED_BLOCKS: usize = 2;
 /// Share of failed requests of a failing candidate.
@@ -75,23 +74,20 @@ struct BlockFigures {
 impl Found<'_, '_> {
     fn result(&self, ended: bool) -> GateResult {
         let cpu = match self.plan.meshes.iter().any(Mesh::is_in_kernel) {
-            true => NODE_CPU,
-            false => "proxy_cpu",
+            true => Figure::NodeCpu,
+            false => Figure::ProxyCpu,
         };
-        let first = ["p50", "p99", cpu].into_iter();
-        let first = first.filter_map(|what| FIGURES.iter().find(|f| f.what == what));
-        let figures: Vec<&Figure> = first.chain([&MEMORY]).collect();
-        let blocks: Vec<Vec<BlockFigures>> = figures.iter().map(|f| self.blocks(f)).collect();
-        let grain = |figure: &Figure| match figure.unit {
-            NS => 2.0 * HALF_BUCKET,
+        let figures = [Figure::P50, Figure::P99, cpu, Figure::Memory];
+        let blocks: Vec<Vec<BlockFigures>> = figures.iter().map(|f| self.blocks(*f)).collect();
+        let grain = |figure: Figure| match figure.unit() {
+            Unit::Ns => 2.0 * HALF_BUCKET,
             _ => 0.0,
         };
-        let margin = |figure: &Figure| self.plan.margins.of(figure.what);
-        let question = |(figure, blocks): (&&Figure, &Vec<BlockFigures>),
+        let question = |(figure, blocks): (&Figure, &Vec<BlockFigures>),
                         logs: fn(&BlockFigures) -> f64| Question {
             logs: blocks.iter().map(logs).collect(),
-            margin: margin(figure),
-            grain: grain(figure),
+            margin: self.plan.margins.of(*figure),
+            grain: grain(*figure),
         };
         let pairs = || figures.iter().zip(&blocks);
         let compared: Vec<Question> = pairs().map(|p| question(p, candidate_log)).collect();
@@ -103,7 +99,7 @@ impl Found<'_, '_> {
         let shown: Vec<GateQuestion> = figures
             .iter()
             .zip(compared.iter().zip(&itself))
-            .map(|(f, (compared, itself))| shown(f, compared, itself, &rule))
+            .map(|(f, (compared, itself))| shown(*f, compared, itself, &rule))
             .collect();
         let blocks = compared.iter().map(|q| q.logs.len()).min().unwrap_or(0) as u32;
         let (outcome, reason) = self.decide(&rule, &compared, &itself, &shown, ended);
@@ -162,7 +158,7 @@ impl Found<'_, '_> {
                 let reason = format!(
                     "after {at} blocks, {} of the reference differs by more than the margin between its two runs: this \
                      machine is too noisy for a decision",
-                    name(&shown[question].what)
+                    name(shown[question].what)
                 );
                 return (Some(GateOutcome::Inconclusive), reason);
             }
@@ -173,7 +169,7 @@ impl Found<'_, '_> {
                 let question = &shown[question];
                 let reason = format!(
                     "{} is {}, worse by more than the margin of {} after {at} blocks, and confirmed by {} more",
-                    name(&question.what),
+                    name(question.what),
                     ratio(question.ratio, question.low, question.high),
                     percent(question.margin),
                     rule.confirm
@@ -184,7 +180,7 @@ impl Found<'_, '_> {
                 let better: Vec<&str> = shown
                     .iter()
                     .filter(|q| q.improved)
-                    .map(|q| name(&q.what))
+                    .map(|q| name(q.what))
                     .collect();
                 let better = match better.is_empty() {
                     true => String::new(),
@@ -243,7 +239,7 @@ impl Found<'_, '_> {
     }
 
     /// The figure in each block that has it for all three.
-    fn blocks(&self, figure: &Figure) -> Vec<BlockFigures> {
+    fn blocks(&self, figure: Figure) -> Vec<BlockFigures> {
         let of = |mesh: &str, block: u32| {
             let mut used = self.trials.iter().filter(|t| {
                 let spec = &t.result.trial;
@@ -257,13 +253,15 @@ impl Found<'_, '_> {
                 of(AGAIN, block)?,
                 of(CANDIDATE, block)?,
             ];
-            if !(figure.comparable(reference, again) && figure.comparable(reference, candidate)) {
+            if !(compared::comparable(figure, reference, again)
+                && compared::comparable(figure, reference, candidate))
+            {
                 return None;
             }
             Some(BlockFigures {
-                reference: figure.value(reference)?,
-                again: figure.value(again)?,
-                candidate: figure.value(candidate)?,
+                reference: value(figure, reference)?,
+                again: value(figure, again)?,
+                candidate: value(figure, candidate)?,
             })
         };
         (0..self.plan.repeats).filter_map(of_block).collect()
@@ -283,7 +281,7 @@ fn itself_log(of: &BlockFigures) -> f64 {
     (of.again / of.reference).ln()
 }
 
-fn shown(figure: &Figure, compared: &Question, itself: &Question, rule: &Rule) -> GateQuestion {
+fn shown(figure: Figure, compared: &Question, itself: &Question, rule: &Rule) -> GateQuestion {
     let ratio = |question: &Question| {
         let effect = Effect::paired(&question.logs, question.grain);
         let ends = effect.as_ref().map(|e| e.interval(CONFIDENCE));
@@ -307,7 +305,7 @@ fn shown(figure: &Figure, compared: &Question, itself: &Question, rule: &Rule) -
         power::blocks_needed(0.0, deviation, margin, confidence, confidence)
     });
     GateQuestion {
-        what: figure.what.to_owned(),
+        what: figure,
         margin: compared.margin,
         ratio: value,
         low,
@@ -324,7 +322,7 @@ fn unresolved(shown: &[GateQuestion]) -> String {
     let open = |q: &&GateQuestion| q.high.is_none_or(|high| high >= 1.0 + q.margin);
     let words = |q: &GateQuestion| {
         if q.ratio.is_none() {
-            return format!("no block has a value of {} for all meshes", name(&q.what));
+            return format!("no block has a value of {} for all meshes", name(q.what));
         }
         let more = match q.blocks_to_pass {
             Some(blocks) => format!("about {blocks} blocks if nothing changed"),
@@ -332,7 +330,7 @@ fn unresolved(shown: &[GateQuestion]) -> String {
         };
         format!(
             "{} is {} ({more})",
-            name(&q.what),
+            name(q.what),
             ratio(q.ratio, q.low, q.high)
         )
     };
@@ -358,12 +356,9 @@ fn percent(share: f64) -> String {
 
 /// The name of a figure in a sentence.
 #[must_use]
-pub fn name(what: &str) -> &str {
+pub fn name(what: Figure) -> &'static str {
     match what {
-        "p50" => "the median",
-        "proxy_cpu" => "proxy CPU per request",
-        "node_cpu" => "CPU of the application's nodes per request",
-        "memory" => "final proxy memory",
-        other => other,
+        Figure::Memory => "final proxy memory",
+        other => other.phrase(),
     }
 }

@@ -7,6 +7,7 @@
 
 mod builtin_files;
 mod cause;
+mod figure;
 pub mod graph;
 pub mod limits;
 pub mod load;
@@ -18,6 +19,7 @@ pub mod trial;
 pub mod units;
 
 pub use cause::innermost;
+pub use figure::{Figure, Unit};
 pub use plan::*;
 pub use text::nearest;
 

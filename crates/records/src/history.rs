@@ -7,9 +7,19 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::{Figure, Unit};
 
 pub use annotations::Annotations;
-pub use check::unit_of;
+
+/// The figures of a history.
+pub const FIGURES: [Figure; 6] = [
+    Figure::Capacity,
+    Figure::Throughput,
+    Figure::P50,
+    Figure::P99,
+    Figure::Cpu,
+    Figure::Memory,
+];
 
 /// One entry of a history: a file of its own in the folder `entries`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -57,12 +67,12 @@ pub struct HistoryVariant {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryFigure {
-    /// `capacity`, `throughput`, `p50`, `p99`, `cpu`, `memory`, as in `Ratio::what`.
-    pub what: String,
+    /// One of [`FIGURES`].
+    pub what: Figure,
     /// Name of the load.
     pub load: String,
-    /// Unit of `value`: `ns`, `bytes`, `rps`.
-    pub unit: String,
+    /// Unit of `value`.
+    pub unit: Unit,
     /// The figure itself. It depends on the machine and on the day.
     pub value: Option<f64>,
     /// Natural logarithm of the ratio to the anchor. Absent for the anchor, and if the anchor lacks the figure:
@@ -72,12 +82,6 @@ pub struct HistoryFigure {
     pub low: Option<f64>,
     /// Upper end of its interval.
     pub high: Option<f64>,
-}
-
-/// Whether more of a figure is better: a throughput, not a cost.
-#[must_use]
-pub fn is_throughput(what: &str) -> bool {
-    matches!(what, "capacity" | "throughput")
 }
 
 /// What the points of a series have in common.
@@ -90,12 +94,12 @@ pub struct SeriesKey {
     /// `HistoryVariant::name`.
     pub variant: String,
     /// `HistoryFigure::what`.
-    pub what: String,
+    pub what: Figure,
     /// `HistoryFigure::load`.
     pub load: String,
     /// Unit of the points, if they are values; absent if they are ratios to the anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
+    pub unit: Option<Unit>,
 }
 
 /// A figure of a variant over all entries of one plan on one host.
@@ -199,9 +203,9 @@ pub struct Annotation {
 impl Annotation {
     /// Whether it concerns this change.
     #[must_use]
-    pub fn concerns(&self, build: &str, variant: &str, what: &str) -> bool {
+    pub fn concerns(&self, build: &str, variant: &str, what: Figure) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
-        self.build == build && is(&self.variant, variant) && is(&self.what, what)
+        self.build == build && is(&self.variant, variant) && is(&self.what, what.id())
     }
 }

@@ -1,6 +1,7 @@
 //! What loads with churn show: rows for tables, and sentences.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::{Cell, CellChurn, Estimate, Outcome, Summary};
 
 use crate::words;
@@ -127,7 +128,7 @@ fn answer(summary: &Summary, cell: &Cell, churn: &CellChurn) -> Option<String> {
         c.mesh == cell.mesh && c.reference == summary.baseline && c.load == cell.load
     };
     let comparison = summary.comparisons.iter().find(of_pair);
-    let ratio = comparison.and_then(|c| c.ratio("convergence"));
+    let ratio = comparison.and_then(|c| c.ratio(Figure::Convergence));
     let arrival = match &churn.convergence_ns {
         Some(e) => format!(
             "half of the changed endpoints have arrived at all {} watchers after {}",

@@ -1,22 +1,14 @@
 //! Words for the lines of a sweep that the terminal and the page share.
 
 use tare_analysis::figures;
+use tare_plan::Unit;
 use tare_records::summary::{Estimate, Fit, Residual, SweepLine};
 
 /// Share of a figure below which no residual is stated.
 const SMALL: f64 = 0.001;
 
-/// Returns what a line is fitted to.
-pub(crate) fn fitted_figure(what: &str) -> &'static str {
-    match what {
-        "cpu" => "CPU per request",
-        "memory" => "memory of the proxies",
-        _ => "mean latency",
-    }
-}
-
 /// Returns an estimate of a line with its interval, in the unit that fits.
-pub(crate) fn amount(e: &Estimate, unit: &str) -> String {
+pub(crate) fn amount(e: &Estimate, unit: Unit) -> String {
     figures::amount_interval(e.value, e.low, e.high, unit)
 }
 
@@ -40,7 +32,7 @@ pub(crate) fn residual(line: &SweepLine, fit: &Fit) -> Option<String> {
         (Some(_), false) => ", within chance",
         (None, false) => "",
     };
-    let amount = amount(&largest.residual, &fit.unit);
+    let amount = amount(&largest.residual, fit.unit);
     Some(format!(
         "largest residual {amount} at {}, {share} of it{verdict}",
         largest.level

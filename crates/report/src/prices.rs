@@ -1,6 +1,7 @@
 //! Words of the price list of features, which the terminal and the page share.
 
 use tare_analysis::figures;
+use tare_plan::Unit;
 use tare_records::summary::{
     Answer, Cell, Estimate, FeaturePrice, Outcome, Price, PriceList, Summary,
 };
@@ -29,7 +30,7 @@ pub(crate) fn of(feature: &FeaturePrice) -> [(Option<&Price>, Shown); 4] {
 /// Returns a figure and its interval, which has the unit of the figure and is empty with a single block:
 /// `+92 µs` and `51 to 133`. A ratio has no `x`.
 pub(crate) fn text(price: &Price, shown: Shown) -> (String, String) {
-    let added = |unit: &str| {
+    let added = |unit: Unit| {
         price.added.as_ref().map_or("-".to_owned(), |e| {
             let text = figures::amount_interval(e.value, e.low, e.high, unit);
             match text.starts_with("0 ") {
@@ -40,8 +41,8 @@ pub(crate) fn text(price: &Price, shown: Shown) -> (String, String) {
     };
     let text = match shown {
         Shown::Ratio => figures::ratio_short(price.ratio, price.low, price.high),
-        Shown::Cpu => added("ns"),
-        Shown::Memory => added("bytes"),
+        Shown::Cpu => added(Unit::Ns),
+        Shown::Memory => added(Unit::Bytes),
     };
     let (value, interval) = text.split_once(" (").unwrap_or((&text, ""));
     (value.to_owned(), interval.trim_end_matches(')').to_owned())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tare_analysis::{cores, disturbance, figures};
 use tare_plan::limits::REPEATS_MAX;
-use tare_plan::{CapacityOf, EnvironmentKind, Load};
+use tare_plan::{CapacityOf, EnvironmentKind, Figure, Load, Unit};
 use tare_records::summary::path::{Decomposition, Part};
 use tare_records::summary::{
     Cell, CellOverload, LimitCount, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread,
@@ -284,13 +284,13 @@ pub(crate) fn spread(summary: &Summary) -> String {
 
 /// Returns how the ratios were made, and which of them decide.
 pub(crate) fn questions(summary: &Summary) -> String {
-    let primary = |what| {
+    let primary = |what: Figure| {
         let mut ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
         ratios.any(|r| r.primary && r.what == what)
     };
-    let corrected = if primary("capacity") {
+    let corrected = if primary(Figure::Capacity) {
         "those of the capacity"
-    } else if primary("throughput") {
+    } else if primary(Figure::Throughput) {
         "those of the throughput"
     } else if summary.sweep.is_some() {
         "p50, p99 and CPU at the first level of each factor"
@@ -319,9 +319,6 @@ pub(crate) fn references<'a>(comparisons: &[&'a MeshComparison]) -> Vec<&'a str>
     names
 }
 
-/// The figure that takes the place of the CPU of containers, for a mesh that works in the kernel.
-pub(crate) const NODE_CPU: &str = "CPU of the application's nodes per request";
-
 /// Returns a sentence about the comparisons whose CPU is that of the application's nodes; `None` without one.
 pub(crate) fn in_kernel<'a>(
     comparisons: impl IntoIterator<Item = &'a MeshComparison>,
@@ -329,16 +326,17 @@ pub(crate) fn in_kernel<'a>(
     let mut names: Vec<String> = Vec::new();
     for c in comparisons {
         // Only a mesh that works in the kernel has no CPU of containers beside that of the nodes.
-        if c.ratio("node_cpu").is_some() && c.ratio("cpu").is_none() {
+        if c.ratio(Figure::NodeCpu).is_some() && c.ratio(Figure::Cpu).is_none() {
             names.push(format!("{} over {}", c.mesh, c.reference));
         }
     }
     names.dedup();
     (!names.is_empty()).then(|| {
         format!(
-            "{}: {NODE_CPU}, with everything that runs there, because the mesh also works in the \
+            "{}: {}, with everything that runs there, because the mesh also works in the \
              kernel, outside containers.",
-            names.join(", ")
+            names.join(", "),
+            Figure::NodeCpu.phrase()
         )
     })
 }
@@ -378,13 +376,16 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
 /// compared its timestamps with the kernel's.
 pub(crate) fn instrument_error(summary: &Summary) -> Option<String> {
     let instruments = || summary.cells.iter().filter_map(|c| c.instrument.as_ref());
-    let largest = |name: &str| {
+    let largest = |name: Figure| {
         let rows = instruments().flat_map(|i| &i.service_time);
         let supported = rows.filter(|q| q.name == name && q.supported);
         let ns = supported.filter_map(|q| q.value_ns).max()?;
         Some(format!("{} at {name}", figures::duration(ns as f64)))
     };
-    let found: Vec<String> = ["p50", "p99"].into_iter().filter_map(largest).collect();
+    let found: Vec<String> = [Figure::P50, Figure::P99]
+        .into_iter()
+        .filter_map(largest)
+        .collect();
     let sampled: u64 = instruments().map(|i| i.sampled).sum();
     (!found.is_empty()).then(|| {
         format!(
@@ -433,7 +434,7 @@ pub(crate) fn decomposition(summary: &Summary, d: &Decomposition) -> String {
         let part = d.parts.iter().find(|p| p.part == wanted);
         part.map_or("-".to_owned(), |p| {
             let e = &p.mean_ns;
-            figures::amount_interval(e.value, e.low, e.high, "ns")
+            figures::amount_interval(e.value, e.low, e.high, Unit::Ns)
         })
     };
     format!(

@@ -9,7 +9,8 @@ use tare_plan::load::{Arrivals, Pace};
 use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings};
 use tare_plan::trial::order;
 use tare_plan::{
-    EnvironmentKind, Load, LoadKind, Margins, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload,
+    EnvironmentKind, Figure, Load, LoadKind, Margins, Plan, PrecisionTarget, StopRule, UNTIL_MIN,
+    Workload,
 };
 use tare_records::layout::{Fingerprint, RunManifest};
 use tare_records::trial::TrialResult;
@@ -194,7 +195,7 @@ fn reasons(result: &TrialResult) -> Vec<Reason> {
 /// A plan with up to 20 blocks that stops when the interval of p99 has this half-width.
 fn adaptive(half_width: f64) -> Plan {
     let target = PrecisionTarget {
-        what: "p99".into(),
+        what: Figure::P99,
         half_width,
     };
     Plan {

@@ -1,7 +1,7 @@
 //! Comparison of two runs, for example of two versions, clusters or days. Their blocks are
 //! independent, so no trials are paired.
 
-use tare_plan::SCHEMA_VERSION;
+use tare_plan::{Figure, SCHEMA_VERSION};
 use tare_records::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 
 use crate::compare::figures::{Cell, Side, SideCell, cells, names};
@@ -99,7 +99,7 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
     let [earlier, later] = &cell.sides[..] else {
         return Vec::new();
     };
-    let change = |(what, unit): (&'static str, &'static str)| {
+    let change = |what: Figure| {
         let (before, now) = (earlier.values(what), later.values(what));
         if before.is_empty() || now.is_empty() {
             return None;
@@ -117,7 +117,7 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
                 format!("{} before and {} after", of(earlier), of(later))
             };
             let found = match what {
-                "memory" => format!("memory is {}, and is not compared", both(&memory)),
+                Figure::Memory => format!("memory is {}, and is not compared", both(&memory)),
                 _ => format!(
                     "hardware counters count {}, and are not compared",
                     both(&counters)
@@ -131,7 +131,6 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
         let margin = after.manifest.plan.margins.of(what);
         let question = Question {
             what,
-            unit,
             margin,
             level,
         };

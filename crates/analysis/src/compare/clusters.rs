@@ -11,7 +11,7 @@
 //! partial conjunction hypotheses", Biometrics 64 (2008). They correct its p-value for the choice
 //! of the comparisons; here, Holm's correction over all pairs does that.
 
-use tare_plan::SCHEMA_VERSION;
+use tare_plan::{Figure, SCHEMA_VERSION};
 use tare_records::summary::Ratio;
 use tare_records::summary::clusters::{
     ClusterCell, ClusterRow, ClustersComparison, ComparedCluster,
@@ -56,7 +56,7 @@ struct Pair {
 fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
     let mut rows: Vec<(ClusterRow, Vec<Pair>)> = Vec::new();
     for cell in cells {
-        for (what, unit) in names() {
+        for what in names() {
             let values: Vec<&[f64]> = cell.sides.iter().map(|s| s.values(what)).collect();
             let mut measured = cell.sides.iter().filter(|s| !s.values(what).is_empty());
             let (Some(first), Some(second)) = (measured.next(), measured.next()) else {
@@ -73,11 +73,11 @@ fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
             let row = ClusterRow {
                 mesh: cell.mesh.clone(),
                 load: cell.load.clone(),
-                what: what.to_owned(),
-                unit: unit.to_owned(),
+                what,
+                unit: what.unit(),
                 cells: (0..values.len()).map(one).collect(),
             };
-            rows.push((row, pairs(what, unit, &values)));
+            rows.push((row, pairs(what, &values)));
         }
     }
     let ratios = rows.iter_mut().flat_map(|(_, pairs)| pairs);
@@ -97,10 +97,9 @@ fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
 
 /// Compares every two clusters. Empty if a cluster has a single trial, because then no comparison with
 /// it has an interval.
-fn pairs(what: &str, unit: &str, values: &[&[f64]]) -> Vec<Pair> {
+fn pairs(what: Figure, values: &[&[f64]]) -> Vec<Pair> {
     let question = Question {
         what,
-        unit,
         margin: 0.0,
         level: Level::FIXED,
     };
@@ -177,7 +176,7 @@ mod tests {
     fn of(values: Vec<f64>) -> SideCell {
         SideCell {
             trials: values.len() as u32,
-            figures: vec![("p50", "ns", values)],
+            figures: vec![(Figure::P50, values)],
             ..SideCell::default()
         }
     }
@@ -201,11 +200,11 @@ mod tests {
             let with = |kind| {
                 let (own, other) = ([kind].into(), ["RSS"].into());
                 let (proxies, control_plane) = match what {
-                    "memory" => (own, other),
+                    Figure::Memory => (own, other),
                     _ => (other, own),
                 };
                 SideCell {
-                    figures: vec![(what, "bytes", vec![1.0, 2.0, 3.0])],
+                    figures: vec![(what, vec![1.0, 2.0, 3.0])],
                     memory_kinds: proxies,
                     control_memory_kinds: control_plane,
                     ..cell(1.0)
@@ -217,8 +216,8 @@ mod tests {
                 rows(["PSS", "PSS", "working set"]),
             )
         };
-        assert_eq!(of("memory"), (1, 0));
-        assert_eq!(of("control_memory"), (1, 0));
+        assert_eq!(of(Figure::Memory), (1, 0));
+        assert_eq!(of(Figure::ControlMemory), (1, 0));
     }
 
     fn judged(sides: Vec<SideCell>) -> Vec<ClusterCell> {

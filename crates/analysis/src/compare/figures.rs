@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use tare_plan::Figure;
 use tare_records::layout::RunManifest;
 use tare_records::record::HardwareCounts;
 use tare_records::verdict::Grade;
 use tare_records::worker::Plane;
 
-use crate::compare::percentiles::{QUANTILES, of_trial};
-use crate::compare::ratio::{CAPACITY, NS, RPS};
+use crate::compare::percentiles::of_trial;
 use crate::summary::capacity::throughput_rps;
 use crate::summary::churn::{convergence_ns, pod_ready_ns};
 use crate::summary::overload::goodput_rps;
@@ -17,112 +17,86 @@ use crate::trials::{StoredTrial, Trial, WORK, decode, used};
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
 
-/// The unit of numbers of events.
-const COUNT: &str = "count";
-
-/// CPU time of the application's nodes per request.
-pub(crate) const NODE_CPU: &str = "node_cpu";
-
-/// Figures of processes and containers. They lack what a mesh does in the kernel.
-pub(crate) const OF_PROCESSES: [&str; 4] = ["cpu", "proxy_cpu", "instructions", "cycles"];
-
-/// A figure: its name, its unit, and its value in a trial, above 0; `None` if it was not measured.
-pub(crate) struct Figure {
-    pub(crate) what: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) of: fn(&Trial<'_>, &str) -> Option<f64>,
-}
-
-/// All figures, latencies first.
-pub(crate) const FIGURES: [Figure; 19] = [
-    latency("p50"),
-    latency("p90"),
-    latency("p99"),
-    latency("p99.9"),
-    latency("p99.99"),
-    Figure {
-        what: "cpu",
-        unit: NS,
-        of: |t, _| {
-            per_request(
-                t,
-                cores(t, Plane::Application)? + cores(t, Plane::DataPlane)?,
-            )
-        },
-    },
-    Figure {
-        what: "proxy_cpu",
-        unit: NS,
-        of: |t, _| per_request(t, cores(t, Plane::DataPlane)?),
-    },
-    Figure {
-        what: "machine_cpu",
-        unit: NS,
-        of: |t, _| per_request(t, t.resources()?.machine.busy_cores),
-    },
-    Figure {
-        what: NODE_CPU,
-        unit: NS,
-        of: |t, _| per_request(t, t.resources()?.machine.application_nodes_busy_cores?),
-    },
-    Figure {
-        what: "memory",
-        unit: "bytes",
-        of: |t, _| Some(t.plane(Plane::DataPlane)?.1).filter(|bytes| *bytes > 0.0),
-    },
-    Figure {
-        what: "instructions",
-        unit: COUNT,
-        of: |t, _| counted(t, |c| c.instructions),
-    },
-    Figure {
-        what: "cycles",
-        unit: COUNT,
-        of: |t, _| counted(t, |c| c.cycles),
-    },
-    Figure {
-        what: CAPACITY,
-        unit: RPS,
-        of: |t, _| Some(t.result.capacity.as_ref()?.found?.rate_rps),
-    },
-    Figure {
-        what: "throughput",
-        unit: RPS,
-        of: |t, _| throughput_rps(t),
-    },
-    Figure {
-        what: "goodput",
-        unit: RPS,
-        of: |t, _| goodput_rps(t),
-    },
-    Figure {
-        what: "convergence",
-        unit: NS,
-        of: |t, _| convergence_ns(t),
-    },
-    Figure {
-        what: "pod_ready",
-        unit: NS,
-        of: |t, _| pod_ready_ns(t),
-    },
-    Figure {
-        what: "control_cpu",
-        unit: "cores",
-        of: |t, _| control_plane(t).map(|p| p.0),
-    },
-    Figure {
-        what: "control_memory",
-        unit: "bytes",
-        of: |t, _| control_plane(t).map(|p| p.1),
-    },
+/// The figures that are compared by pairs of meshes, latencies first.
+pub(crate) const COMPARED: [Figure; 19] = [
+    Figure::P50,
+    Figure::P90,
+    Figure::P99,
+    Figure::P99_9,
+    Figure::P99_99,
+    Figure::Cpu,
+    Figure::ProxyCpu,
+    Figure::MachineCpu,
+    Figure::NodeCpu,
+    Figure::Memory,
+    Figure::Instructions,
+    Figure::Cycles,
+    Figure::Capacity,
+    Figure::Throughput,
+    Figure::Goodput,
+    Figure::Convergence,
+    Figure::PodReady,
+    Figure::ControlCpu,
+    Figure::ControlMemory,
 ];
 
-const fn latency(what: &'static str) -> Figure {
-    let of = |t: &Trial<'_>, what: &str| {
-        let (_, q) = QUANTILES.into_iter().find(|(name, _)| *name == what)?;
-        of_trial(&t.load.as_ref()?.latency, q)
+/// The value of a figure in a trial, above 0; `None` if it was not measured. Trials without a rate of their plan are at
+/// different rates: of these, only the rates are compared.
+pub(crate) fn value(figure: Figure, t: &Trial<'_>) -> Option<f64> {
+    if !(t.result.trial.load.is_open() || figure.is_rate()) {
+        return None;
+    }
+    match figure {
+        Figure::P50 | Figure::P90 | Figure::P99 | Figure::P99_9 | Figure::P99_99 => {
+            of_trial(&t.load.as_ref()?.latency, figure.q()?)
+        }
+        Figure::Mean => {
+            let latency = &t.load.as_ref()?.latency;
+            (!latency.is_empty()).then(|| latency.mean())
+        }
+        Figure::Cpu => per_request(
+            t,
+            cores(t, Plane::Application)? + cores(t, Plane::DataPlane)?,
+        ),
+        Figure::ProxyCpu => per_request(t, cores(t, Plane::DataPlane)?),
+        Figure::MachineCpu => per_request(t, t.resources()?.machine.busy_cores),
+        Figure::NodeCpu => per_request(t, t.resources()?.machine.application_nodes_busy_cores?),
+        Figure::Memory => Some(t.plane(Plane::DataPlane)?.1).filter(|bytes| *bytes > 0.0),
+        Figure::Instructions => counted(t, |c| c.instructions),
+        Figure::Cycles => counted(t, |c| c.cycles),
+        Figure::Capacity => Some(t.result.capacity.as_ref()?.found?.rate_rps),
+        Figure::Throughput => throughput_rps(t),
+        Figure::Goodput => goodput_rps(t),
+        Figure::Convergence => convergence_ns(t),
+        Figure::PodReady => pod_ready_ns(t),
+        Figure::ControlCpu => control_plane(t).map(|p| p.0),
+        Figure::ControlMemory => control_plane(t).map(|p| p.1),
+        // Of several trials, or by the methods of other benchmarks.
+        Figure::RatioP50
+        | Figure::RatioP99
+        | Figure::Max
+        | Figure::DataPlaneCpu
+        | Figure::DataPlaneMemory
+        | Figure::LargestProxyMemory
+        | Figure::ControlPlaneCpu
+        | Figure::ControlPlaneMemory => None,
+    }
+}
+
+/// Whether the values of two trials are of the same kind. Kinds of memory are never compared with one another, nor are
+/// counters with and without the kernel.
+pub(crate) fn comparable(figure: Figure, a: &Trial<'_>, b: &Trial<'_>) -> bool {
+    let same_memory = |plane| {
+        let [a, b] = [a, b].map(|t: &Trial<'_>| t.memory_kind(plane));
+        a.is_some() && a == b
     };
-    Figure { what, unit: NS, of }
+    let user_only = |t: &Trial<'_>| t.counters(&WORK).map(|c| c.user_only);
+    match figure {
+        Figure::Memory => same_memory(Plane::DataPlane),
+        Figure::ControlMemory => same_memory(Plane::ControlPlane),
+        Figure::Instructions | Figure::Cycles => user_only(a) == user_only(b),
+        _ => true,
+    }
 }
 
 fn cores(trial: &Trial<'_>, plane: Plane) -> Option<f64> {
@@ -146,31 +120,6 @@ fn per_request(trial: &Trial<'_>, cores: f64) -> Option<f64> {
 fn counted(trial: &Trial<'_>, of: fn(HardwareCounts) -> u64) -> Option<f64> {
     let number = of(trial.counters(&WORK)?);
     trial.per_request(number).filter(|n| *n > 0.0)
-}
-
-impl Figure {
-    /// The value in a trial. Trials without a rate of their plan are at different rates: of these, only
-    /// the rates are compared.
-    pub(crate) fn value(&self, trial: &Trial<'_>) -> Option<f64> {
-        let applies = trial.result.trial.load.is_open() || self.unit == RPS;
-        applies.then(|| (self.of)(trial, self.what)).flatten()
-    }
-
-    /// Whether the values of two trials are of the same kind. Kinds of memory are never compared with
-    /// one another, nor are counters with and without the kernel.
-    pub(crate) fn comparable(&self, a: &Trial<'_>, b: &Trial<'_>) -> bool {
-        let same_memory = |plane| {
-            let [a, b] = [a, b].map(|t: &Trial<'_>| t.memory_kind(plane));
-            a.is_some() && a == b
-        };
-        let user_only = |t: &Trial<'_>| t.counters(&WORK).map(|c| c.user_only);
-        match (self.what, self.unit) {
-            ("memory", _) => same_memory(Plane::DataPlane),
-            ("control_memory", _) => same_memory(Plane::ControlPlane),
-            (_, COUNT) => user_only(a) == user_only(b),
-            _ => true,
-        }
-    }
 }
 
 /// One of the runs that are compared.
@@ -197,9 +146,8 @@ pub(crate) struct Cell {
 pub(crate) struct SideCell {
     /// Usable trials.
     pub(crate) trials: u32,
-    /// Name, unit and values of the trials, of each figure that was measured. `ratio_p50` and
-    /// `ratio_p99` are ratios to the baseline in the same block.
-    pub(crate) figures: Vec<(&'static str, &'static str, Vec<f64>)>,
+    /// The values of the trials, of each figure that was measured.
+    pub(crate) figures: Vec<(Figure, Vec<f64>)>,
     /// The kinds of the proxies' memory in all trials, in words.
     pub(crate) memory_kinds: BTreeSet<&'static str>,
     /// The same of the control plane's memory.
@@ -216,23 +164,20 @@ impl SideCell {
         let loads = used.iter().filter_map(|t| t.load.as_ref());
         let distances = loads.flat_map(|l| l.result.generator.core_to_core_ns.as_flattened());
         let baseline = &side.manifest.plan.baseline;
-        let mut figures = Vec::new();
-        for (figure, ratio) in FIGURES.iter().zip(RATIOS) {
-            let values = |t: &&Trial<'_>| figure.value(t);
-            figures.push((
-                figure.what,
-                figure.unit,
-                used.iter().filter_map(values).collect(),
-            ));
-            if let Some(ratio) = ratio.filter(|_| mesh != baseline) {
-                let blocks = pairs(all, mesh, baseline, load, Trial::is_used);
-                let blocks = blocks
-                    .iter()
-                    .filter_map(|(a, b)| Some(figure.value(a)? / figure.value(b)?));
-                figures.push((ratio, "", blocks.collect()));
+        let blocks = || pairs(all, mesh, baseline, load, Trial::is_used);
+        let values = |figure: Figure| -> Vec<f64> {
+            match figure {
+                Figure::RatioP50 | Figure::RatioP99 if mesh == baseline => Vec::new(),
+                Figure::RatioP50 | Figure::RatioP99 => {
+                    let of = |t| value(figure.percentile()?, t);
+                    let blocks = blocks().into_iter();
+                    blocks.filter_map(|(a, b)| Some(of(a)? / of(b)?)).collect()
+                }
+                _ => used.iter().filter_map(|t| value(figure, t)).collect(),
             }
-        }
-        figures.retain(|(_, _, values): &(_, _, Vec<f64>)| !values.is_empty());
+        };
+        let figures = names().map(|figure| (figure, values(figure)));
+        let figures = figures.filter(|(_, values)| !values.is_empty()).collect();
         let counters = used.iter().filter_map(|t| t.counters(&WORK));
         let kinds_of = |plane| {
             let resources = used.iter().filter_map(|t| t.resources());
@@ -252,37 +197,35 @@ impl SideCell {
 
     /// Whether the values of a figure are of the same kind in both: memory and counters must be of one
     /// kind.
-    pub(crate) fn comparable(&self, other: &Self, what: &str) -> bool {
+    pub(crate) fn comparable(&self, other: &Self, what: Figure) -> bool {
         fn one<T: Ord>(a: &BTreeSet<T>, b: &BTreeSet<T>) -> bool {
             a.len() == 1 && a == b
         }
         match what {
-            "memory" => one(&self.memory_kinds, &other.memory_kinds),
-            "control_memory" => one(&self.control_memory_kinds, &other.control_memory_kinds),
-            "instructions" | "cycles" => one(&self.counter_kinds, &other.counter_kinds),
+            Figure::Memory => one(&self.memory_kinds, &other.memory_kinds),
+            Figure::ControlMemory => one(&self.control_memory_kinds, &other.control_memory_kinds),
+            Figure::Instructions | Figure::Cycles => one(&self.counter_kinds, &other.counter_kinds),
             _ => true,
         }
     }
 
     /// The values of a figure; empty if it was not measured.
-    pub(crate) fn values(&self, what: &str) -> &[f64] {
+    pub(crate) fn values(&self, what: Figure) -> &[f64] {
         let found = self.figures.iter().find(|f| f.0 == what);
-        found.map_or(&[], |f| &f.2)
+        found.map_or(&[], |f| &f.1)
     }
 }
 
-/// The name of the ratio to the baseline, for each of [`FIGURES`].
-const RATIOS: [Option<&str>; FIGURES.len()] = {
-    let mut ratios = [None; FIGURES.len()];
-    ratios[0] = Some("ratio_p50");
-    ratios[2] = Some("ratio_p99");
-    ratios
-};
-
-/// Names and units of everything that [`SideCell`] can have.
-pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FIGURES.iter().zip(RATIOS).flat_map(|(figure, ratio)| {
-        std::iter::once((figure.what, figure.unit)).chain(ratio.map(|name| (name, "")))
+/// Everything that [`SideCell`] can have: what is compared, each percentile followed by its ratio to the baseline in the
+/// same block.
+pub(crate) fn names() -> impl Iterator<Item = Figure> {
+    COMPARED.into_iter().flat_map(|figure| {
+        let ratio = match figure {
+            Figure::P50 => Some(Figure::RatioP50),
+            Figure::P99 => Some(Figure::RatioP99),
+            _ => None,
+        };
+        std::iter::once(figure).chain(ratio)
     })
 }
 

@@ -1,20 +1,12 @@
 //! Percentiles of trials, of the typical run, and of pooled requests.
 
+use tare_plan::Figure;
 use tare_records::load::Counts;
 use tare_records::summary::{Percentile, PooledQuantile, Quantile, QuantileSpread};
 
 use tare_stats::Histogram;
 use tare_stats::order::{median, median_interval, samples_needed};
 use tare_stats::special::t_quantile;
-
-/// The percentiles that a summary states. The maximum comes after them.
-pub const QUANTILES: [(&str, f64); 5] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("p99.99", 0.9999),
-];
 
 /// Fewest trials for an interval of a pooled percentile.
 const POOLED_TRIALS_MIN: u64 = 20;
@@ -33,7 +25,7 @@ pub fn of_trial(run: &Histogram, q: f64) -> Option<f64> {
     (run.len() >= samples_needed(q)).then(|| run.quantile(q).max(1) as f64)
 }
 
-/// [`QUANTILES`] and the maximum of the typical run; empty without a response. `changed`: whether
+/// [`Figure::PERCENTILES`] and the maximum of the typical run; empty without a response. `changed`: whether
 /// the machine changed its state during the run, so that the trials are not independent.
 #[must_use]
 pub fn typical(runs: &[&Histogram], confidence: f64, changed: bool) -> Vec<Quantile> {
@@ -42,7 +34,7 @@ pub fn typical(runs: &[&Histogram], confidence: f64, changed: bool) -> Vec<Quant
     if all.is_empty() {
         return Vec::new();
     }
-    let row = |(name, q): (&str, f64)| {
+    let row = |(name, q): (Figure, f64)| {
         let each: Vec<u64> = runs.iter().map(|h| h.quantile(q)).collect();
         let values: Vec<f64> = each.iter().map(|ns| *ns as f64).collect();
         let interval = median_interval(&values, confidence).filter(|_| !changed);
@@ -56,7 +48,7 @@ pub fn typical(runs: &[&Histogram], confidence: f64, changed: bool) -> Vec<Quant
                 .map(|(low, high)| (*low, *high, QuantileSpread::Range)),
         };
         Quantile {
-            name: name.to_owned(),
+            name,
             q,
             value_ns: median(&values).round() as u64,
             low_ns: ends.map(|e| e.0),
@@ -67,9 +59,9 @@ pub fn typical(runs: &[&Histogram], confidence: f64, changed: bool) -> Vec<Quant
             pooled: pooled_quantile(&runs, &all, q, confidence, changed),
         }
     };
-    let mut rows: Vec<Quantile> = QUANTILES.into_iter().map(row).collect();
+    let mut rows: Vec<Quantile> = Figure::PERCENTILES.into_iter().map(row).collect();
     rows.push(Quantile {
-        name: "max".to_owned(),
+        name: Figure::Max,
         q: 1.0,
         value_ns: all.max(),
         low_ns: None,
@@ -138,16 +130,16 @@ fn pooled_quantile(
     pooled
 }
 
-/// [`QUANTILES`] and the maximum of the pooled `runs`, without intervals; empty without a value.
+/// [`Figure::PERCENTILES`] and the maximum of the pooled `runs`, without intervals; empty without a value.
 #[must_use]
 pub fn percentiles<'a>(runs: impl IntoIterator<Item = &'a Histogram>) -> Vec<Percentile> {
     let all = pooled(&runs.into_iter().collect::<Vec<_>>());
     if all.is_empty() {
         return Vec::new();
     }
-    let rows = QUANTILES.into_iter().chain([("max", 1.0)]);
-    let row = |(name, q): (&str, f64)| Percentile {
-        name: name.to_owned(),
+    let rows = Figure::PERCENTILES.into_iter().chain([(Figure::Max, 1.0)]);
+    let row = |(name, q): (Figure, f64)| Percentile {
+        name,
         q,
         value_ns: Some(if q < 1.0 { all.quantile(q) } else { all.max() }),
         supported: q >= 1.0 || all.len() >= samples_needed(q),
@@ -164,17 +156,17 @@ pub fn percentiles_of_all(runs: &[&Histogram], counts: &Counts) -> Vec<Percentil
     if planned <= all.len() {
         return Vec::new();
     }
-    let row = |(name, q): (&str, f64)| {
+    let row = |(name, q): (Figure, f64)| {
         let rank = (q * planned as f64).ceil().max(1.0) as u64;
         let answered = rank <= all.len();
         Percentile {
-            name: name.to_owned(),
+            name,
             q,
             value_ns: answered.then(|| all.quantile(rank as f64 / all.len() as f64)),
             supported: planned >= samples_needed(q),
         }
     };
-    QUANTILES.into_iter().map(row).collect()
+    Figure::PERCENTILES.into_iter().map(row).collect()
 }
 
 #[cfg(test)]
@@ -193,7 +185,7 @@ mod tests {
         runs.push(of([9_000; 400]));
         let runs: Vec<&Histogram> = runs.iter().collect();
         let rows = typical(&runs, 0.95, false);
-        let names: Vec<&str> = rows.iter().map(|r| r.name.as_str()).collect();
+        let names: Vec<&str> = rows.iter().map(|r| r.name.id()).collect();
         assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "max"]);
         let p99 = &rows[2];
         assert_eq!((p99.value_ns, p99.pooled.value_ns), (1_000, 9_000));

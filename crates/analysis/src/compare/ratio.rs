@@ -1,17 +1,11 @@
 //! From the values of two meshes, or of two runs, to a [`Ratio`] with its outcome.
 
+use tare_plan::{Figure, Unit};
 use tare_records::summary::{MoreBlocks, Outcome, Ratio};
 
 use tare_stats::effect::Effect;
 use tare_stats::search::GRAIN;
 use tare_stats::{HALF_BUCKET, power};
-
-/// Unit of durations. They come from histograms, whose buckets limit their resolution.
-pub(crate) const NS: &str = "ns";
-/// Unit of rates.
-pub(crate) const RPS: &str = "rps";
-/// The highest rate that meets the objectives. It is on the grid of the search.
-pub(crate) const CAPACITY: &str = "capacity";
 
 /// Confidence of the intervals that decide.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,22 +31,22 @@ impl Level {
     };
 }
 
-/// The figures that are compared: their name, unit and margin, and the level of the decision.
+/// The figures that are compared, their margin, and the level of the decision.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
-    pub(crate) what: &'a str,
-    pub(crate) unit: &'a str,
+pub(crate) struct Question {
+    pub(crate) what: Figure,
     /// As a share: 0.05.
     pub(crate) margin: f64,
     pub(crate) level: Level,
 }
 
-impl Question<'_> {
+impl Question {
     /// Half of the resolution of the logarithm of a ratio.
     fn grain(&self) -> f64 {
-        match self.unit {
-            NS => 2.0 * HALF_BUCKET,
-            _ if self.what == CAPACITY => GRAIN.ln(),
+        match self.what.unit() {
+            Unit::Ns => 2.0 * HALF_BUCKET,
+            // It is on the grid of the search.
+            _ if self.what == Figure::Capacity => GRAIN.ln(),
             _ => 0.0,
         }
     }
@@ -104,8 +98,8 @@ impl Question<'_> {
             .unzip();
         let p = effect.map(|e| e.p_value(0.0));
         Ratio {
-            what: self.what.to_owned(),
-            unit: self.unit.to_owned(),
+            what: self.what,
+            unit: self.what.unit(),
             value: effect.map_or(only, Effect::estimate).exp(),
             low,
             high,
@@ -185,9 +179,8 @@ pub(crate) fn settle(ratio: &mut Ratio) {
 mod tests {
     use super::*;
 
-    const P50: Question<'_> = Question {
-        what: "p50",
-        unit: NS,
+    const P50: Question = Question {
+        what: Figure::P50,
         margin: 0.05,
         level: Level::FIXED,
     };

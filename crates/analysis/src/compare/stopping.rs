@@ -130,7 +130,7 @@ impl Rule<'_> {
             until
                 .targets
                 .iter()
-                .map(|t| widest(plan, &first, trials, t.q()))
+                .map(|t| widest(plan, &first, trials, t.what.q()?))
                 .collect()
         };
         let narrow = |widths: &[Option<f64>]| {
@@ -146,7 +146,7 @@ impl Rule<'_> {
             .iter()
             .zip(now)
             .map(|(target, widest)| StopTarget {
-                what: target.what.clone(),
+                what: target.what,
                 half_width: target.half_width,
                 widest,
             });

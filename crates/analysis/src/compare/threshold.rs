@@ -1,20 +1,19 @@
 //! Limits for `tare compare`: how much worse a figure may become, such as `p99:+5%`.
 
 use tare_plan::units::{parse_bytes, parse_duration, parse_share};
+use tare_plan::{Figure, Unit};
 use tare_records::summary::comparison::{ComparedCell, Judged, JudgedBy, ThresholdResult};
 
 use tare_stats::order::samples_needed;
 
 use crate::compare::figures::names;
-use crate::compare::percentiles::QUANTILES;
-use crate::compare::ratio::{NS, RPS};
 use crate::figures;
 
 /// The limit of one figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     text: String,
-    what: String,
+    what: Figure,
     limit: Limit,
 }
 
@@ -37,26 +36,26 @@ impl std::str::FromStr for Threshold {
         let (what, limit) = (what.trim(), limit.trim());
         let limit = limit.strip_prefix('+').unwrap_or(limit).trim();
         // Of a rate, more is better.
-        let names = || names().filter(|(_, unit)| *unit != RPS);
-        let Some((_, unit)) = names().find(|(name, _)| *name == what) else {
-            let names: Vec<&str> = names().map(|(name, _)| name).collect();
+        let names = || names().filter(|figure| !figure.is_rate());
+        let Some(figure) = names().find(|figure| figure.id() == what) else {
+            let names: Vec<&str> = names().map(Figure::id).collect();
             let names = names.join(", ");
             return Err(format!(
                 "found the figure {what:?}, expected one of {names}"
             ));
         };
-        let amount = match unit {
-            NS => parse_duration(limit).ok().map(|ns| ns as f64),
-            "bytes" => parse_bytes(limit).ok().map(|bytes| bytes as f64),
+        let amount = match figure.unit() {
+            Unit::Ns => parse_duration(limit).ok().map(|ns| ns as f64),
+            Unit::Bytes => parse_bytes(limit).ok().map(|bytes| bytes as f64),
             _ => None,
         };
         let limit = match (parse_share(limit).ok(), amount) {
             (Some(share), _) => Limit::Share(share),
             (None, Some(amount)) => Limit::Amount(amount),
             (None, None) => {
-                let amount = match unit {
-                    NS => ", or a duration like `200us`",
-                    "bytes" => ", or an amount like `20MB`",
+                let amount = match figure.unit() {
+                    Unit::Ns => ", or a duration like `200us`",
+                    Unit::Bytes => ", or an amount like `20MB`",
                     _ => "",
                 };
                 return Err(format!(
@@ -66,7 +65,7 @@ impl std::str::FromStr for Threshold {
         };
         Ok(Self {
             text: text.to_owned(),
-            what: what.to_owned(),
+            what: figure,
             limit,
         })
     }
@@ -79,12 +78,12 @@ impl Threshold {
     #[must_use]
     pub fn judge(&self, cell: &ComparedCell, judged_by: JudgedBy) -> Option<Judged> {
         let change = cell.changes.iter().find(|c| c.ratio.what == self.what);
-        let median = match self.what.starts_with("ratio_") {
-            true => "ratio_p50",
-            false => "p50",
+        let median = match self.what {
+            Figure::RatioP50 | Figure::RatioP99 => Figure::RatioP50,
+            _ => Figure::P50,
         };
         let has_latency = || cell.changes.iter().any(|c| c.ratio.what == median);
-        let too_short = responses_needed(&self.what).is_some() && has_latency();
+        let too_short = responses_needed(self.what).is_some() && has_latency();
         if change.is_none() && cell.trials_before > 0 && cell.trials_after > 0 && !too_short {
             return None;
         }
@@ -114,8 +113,8 @@ impl Threshold {
 
     /// The figure that it limits.
     #[must_use]
-    pub fn figure(&self) -> &str {
-        &self.what
+    pub fn figure(&self) -> Figure {
+        self.what
     }
 
     /// The threshold as it was written.
@@ -128,10 +127,9 @@ impl Threshold {
 /// What a trial must have so that a figure exists: `p99 needs at least 299 responses in each trial`; `None`
 /// for figures that are no percentiles.
 #[must_use]
-pub fn responses_needed(figure: &str) -> Option<String> {
-    let name = figure.strip_prefix("ratio_").unwrap_or(figure);
-    let (name, q) = QUANTILES.into_iter().find(|(known, _)| *known == name)?;
-    let needed = figures::count(samples_needed(q));
+pub fn responses_needed(figure: Figure) -> Option<String> {
+    let name = figure.percentile()?;
+    let needed = figures::count(samples_needed(name.q()?));
     Some(format!(
         "{name} needs at least {needed} responses in each trial: measure longer, or at a higher rate"
     ))

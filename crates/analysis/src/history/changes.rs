@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tare_plan::Margins;
 use tare_records::history::{
     Annotation, ChangeKind, HistoryChange, HistoryEntry, HistoryFigure, HistoryPoint,
-    HistorySeries, SeriesKey, is_throughput,
+    HistorySeries, SeriesKey,
 };
 use tare_stats::changepoint::{Outlier, levels};
 use tare_stats::order::median;
@@ -36,12 +36,12 @@ pub fn series(
     let latest = latest(entries);
     let by_build = by_build(annotations);
     for series in &mut all {
-        let size_min = margins.of(&series.key.what).ln_1p();
+        let size_min = margins.of(series.key.what).ln_1p();
         series.changes = changes(series, size_min);
         for change in &mut series.changes {
             let mut same_build = by_build.get(&*change.build).into_iter().flatten();
             let about =
-                |a: &&&Annotation| a.concerns(&change.build, &series.key.variant, &series.key.what);
+                |a: &&&Annotation| a.concerns(&change.build, &series.key.variant, series.key.what);
             if let Some(annotation) = same_build.find(about) {
                 change.note = Some(annotation.note.clone());
                 let muted = annotation.muted_until.as_deref();
@@ -108,9 +108,9 @@ fn points(entries: &[HistoryEntry]) -> Vec<HistorySeries> {
                 plan: entry.plan_key.clone(),
                 host: entry.host_key.clone(),
                 variant: variant.name.clone(),
-                what: figure.what.clone(),
+                what: figure.what,
                 load: figure.load.clone(),
-                unit: figure.log_ratio.is_none().then(|| figure.unit.clone()),
+                unit: figure.log_ratio.is_none().then_some(figure.unit),
             };
             let place = *places.entry(key.clone()).or_insert_with(|| {
                 all.push(HistorySeries {
@@ -196,7 +196,7 @@ fn is_far(point: &HistoryPoint, outlier: &Outlier, size_min: f64) -> bool {
 /// nobody accepted the changes between them. A single worse entry counts while it is the last one. A
 /// single better entry changes nothing: it may be an outlier, and the level before it still counts.
 fn open(series: &HistorySeries, size_min: f64) -> Option<f64> {
-    let sign = match is_throughput(&series.key.what) {
+    let sign = match series.key.what.is_rate() {
         true => -1.0,
         false => 1.0,
     };
@@ -230,6 +230,7 @@ fn drift(series: &HistorySeries, size_min: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_plan::{Figure, Unit};
     use tare_records::history::HistoryVariant;
 
     /// The entry of build `n`, with a logarithm of the ratio of p50 for each variant.
@@ -237,9 +238,9 @@ mod tests {
         let variant = |name: &str, log: Option<f64>| HistoryVariant {
             name: name.to_owned(),
             figures: vec![HistoryFigure {
-                what: "p50".to_owned(),
+                what: Figure::P50,
                 load: "60rps".to_owned(),
-                unit: "ns".to_owned(),
+                unit: Unit::Ns,
                 value: Some(1e6),
                 log_ratio: log,
                 low: log.map(|log| log - 0.01),

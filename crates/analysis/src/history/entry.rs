@@ -1,14 +1,11 @@
 //! The entry of a history, from the summaries of its runs.
 
-use tare_plan::SCHEMA_VERSION;
 use tare_plan::mesh::name_and_version;
-use tare_records::history::{HistoryEntry, HistoryFigure, HistoryVariant, unit_of};
+use tare_plan::{Figure, SCHEMA_VERSION};
+use tare_records::history::{FIGURES, HistoryEntry, HistoryFigure, HistoryVariant};
 use tare_records::layout::Fingerprint;
 use tare_records::summary::{Cell, Ratio, Summary};
 use tare_records::worker::Plane;
-
-/// The figures that a history keeps.
-const KEPT: [&str; 6] = ["capacity", "throughput", "p50", "p99", "cpu", "memory"];
 
 /// What identifies an entry, beside the results of its runs.
 #[derive(Debug, Clone)]
@@ -80,7 +77,7 @@ fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {
             .comparisons
             .iter()
             .find(|c| c.mesh == mesh && c.reference == summary.baseline && c.load == cell.load);
-        for what in KEPT {
+        for what in FIGURES {
             let ratio = compared.and_then(|c| c.ratio(what));
             let value = value(cell, what);
             if ratio.is_none() && value.is_none() {
@@ -92,16 +89,16 @@ fn figures(summary: &Summary, mesh: &str) -> Vec<HistoryFigure> {
     figures
 }
 
-fn figure(what: &str, load: &str, value: Option<f64>, ratio: Option<&Ratio>) -> HistoryFigure {
+fn figure(what: Figure, load: &str, value: Option<f64>, ratio: Option<&Ratio>) -> HistoryFigure {
     let ends = ratio.and_then(|r| r.low.zip(r.high));
     let ends = ends.map(|(low, high)| [low.ln(), high.ln()]);
     // The interval of a few blocks can be wider than any ratio. A history has none then.
     let limit = HistoryFigure::RATIO_MAX.ln();
     let ends = ends.filter(|ends| ends.iter().all(|end| end.abs() <= limit));
     HistoryFigure {
-        what: what.to_owned(),
+        what,
         load: load.to_owned(),
-        unit: unit_of(what).unwrap_or_default().to_owned(),
+        unit: what.unit(),
         value,
         log_ratio: ratio.map(|r| r.value.ln()),
         low: ends.map(|[low, _]| low),
@@ -109,13 +106,13 @@ fn figure(what: &str, load: &str, value: Option<f64>, ratio: Option<&Ratio>) -> 
     }
 }
 
-fn value(cell: &Cell, what: &str) -> Option<f64> {
+fn value(cell: &Cell, what: Figure) -> Option<f64> {
     let proxies = cell.planes.get(&Plane::DataPlane);
     match what {
-        "capacity" => Some(cell.capacity.as_ref()?.rate_rps.as_ref()?.value),
-        "throughput" => Some(cell.throughput_rps.as_ref()?.value),
+        Figure::Capacity => Some(cell.capacity.as_ref()?.rate_rps.as_ref()?.value),
+        Figure::Throughput => Some(cell.throughput_rps.as_ref()?.value),
         // Nanoseconds of CPU time of applications and proxies per request.
-        "cpu" => {
+        Figure::Cpu => {
             let rps = cell
                 .achieved_rps
                 .filter(|rps| *rps > 0.0 && cell.capacity.is_none())?;
@@ -123,28 +120,24 @@ fn value(cell: &Cell, what: &str) -> Option<f64> {
             let proxies = proxies.map_or(0.0, |p| p.cpu_cores.value);
             Some((applications + proxies) / rps * 1e9)
         }
-        "memory" if cell.capacity.is_none() => Some(proxies?.memory_bytes.value),
-        name => {
-            let quantile = cell.latency.iter().find(|q| q.name == name)?;
-            quantile.supported.then_some(quantile.value_ns as f64)
-        }
+        Figure::Memory if cell.capacity.is_none() => Some(proxies?.memory_bytes.value),
+        percentile => Some(cell.supported(percentile)?.value_ns as f64),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::ratio::{Level, NS, Question};
+    use crate::compare::ratio::{Level, Question};
 
     fn of(blocks: &[(f64, f64)]) -> (Ratio, HistoryFigure) {
         let question = Question {
-            what: "p50",
-            unit: NS,
+            what: Figure::P50,
             margin: 0.05,
             level: Level::FIXED,
         };
         let ratio = question.paired(blocks).unwrap();
-        let figure = figure("p50", "60rps", Some(1e6), Some(&ratio));
+        let figure = figure(Figure::P50, "60rps", Some(1e6), Some(&ratio));
         (ratio, figure)
     }
 

@@ -2,7 +2,7 @@
 //! figures.
 
 use tare_plan::mesh::Mesh;
-use tare_plan::{Load, Plan};
+use tare_plan::{Figure, Load, Plan};
 use tare_records::summary::{Answer, Cell, MeshComparison, Outcome, Ratio, TrialSelection};
 use tare_records::worker::Plane;
 
@@ -69,7 +69,7 @@ fn of_load(
         let silent = [own, other].into_iter().find(|c| unanswered(c));
         let answered = comparison.filter(|_| unequal.is_none() && silent.is_none());
         let outcome = |c: &'_ MeshComparison| match load.is_open() {
-            true => c.ratio("p50").map(|r| r.outcome),
+            true => c.ratio(Figure::P50).map(|r| r.outcome),
             false => capacity::ratio(c).map(|r| r.outcome),
         };
         let head = format!(
@@ -141,30 +141,25 @@ fn missing(own: &Cell, other: &Cell) -> String {
 /// the baseline only, because they are figures of the mesh and not of the pair.
 fn sentence(comparison: &MeshComparison, own: &Cell, baseline: bool) -> String {
     let mut parts: Vec<String> = saturation(own).into_iter().collect();
-    let latencies = [("p50", "the median"), ("p99", "p99")];
-    let said: Vec<String> = latencies
-        .iter()
-        .filter_map(|(what, name)| Some(ratio(comparison.ratio(what)?, name, true)))
+    let said: Vec<String> = [Figure::P50, Figure::P99]
+        .into_iter()
+        .filter_map(|what| Some(ratio(comparison.ratio(what)?, true)))
         .collect();
     if said.is_empty() {
         parts.push("too few responses for a comparison".to_owned());
     }
     parts.extend(said);
-    let cpu = [
-        ("proxy_cpu", "proxy CPU per request"),
-        ("cpu", "CPU per request"),
-        ("node_cpu", "CPU of the application's nodes per request"),
-    ];
-    let cpu = cpu
-        .iter()
-        .find_map(|(what, name)| Some((comparison.ratio(what)?, name)));
-    parts.extend(cpu.map(|(r, name)| ratio(r, name, false)));
+    let cpu = Figure::CPU
+        .into_iter()
+        .find_map(|what| comparison.ratio(what));
+    parts.extend(cpu.map(|r| ratio(r, false)));
     parts.extend(proxies(own).filter(|_| baseline));
     parts.join("; ")
 }
 
 /// `the median is x5.3 (4.5 to 6.2), +2.3 ms on this machine`.
-fn ratio(ratio: &Ratio, name: &str, here: bool) -> String {
+fn ratio(ratio: &Ratio, here: bool) -> String {
+    let name = ratio.what.phrase();
     let interval = figures::ratio_interval(ratio.value, ratio.low, ratio.high);
     let here = match here {
         true => format!(
@@ -208,7 +203,7 @@ fn saturation(cell: &Cell) -> Option<String> {
 /// What qualifies the answer: other trials that give another outcome, and requests that failed.
 fn caution(comparison: &MeshComparison, own: &Cell) -> Option<String> {
     let mut sentences: Vec<String> = Vec::new();
-    for what in ["p50", "p99"] {
+    for what in [Figure::P50, Figure::P99] {
         for variant in comparison.ratio(what).into_iter().flat_map(|r| &r.variants) {
             let blocks = variant.blocks;
             let trials = match variant.trials {
@@ -229,7 +224,7 @@ fn caution(comparison: &MeshComparison, own: &Cell) -> Option<String> {
     let p99 = own
         .latency_of_all
         .iter()
-        .find(|p| p.name == "p99" && p.supported);
+        .find(|p| p.name == Figure::P99 && p.supported);
     if let Some(p99) = p99 {
         let found = p99.value_ns.map_or_else(
             || "not answered within the timeout".to_owned(),

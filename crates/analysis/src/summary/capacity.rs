@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_plan::{Load, LoadKind};
+use tare_plan::{Figure, Load, LoadKind};
 use tare_records::capacity::{Capacity, CapacityLimit};
 use tare_records::summary::{
     Cell, CellCapacity, Estimate, LimitCount, MeshComparison, Outcome, Ratio,
@@ -93,16 +93,15 @@ fn list(objectives: &[String]) -> String {
 
 /// The ratio that answers the question of a load without a rate.
 pub(super) fn ratio(comparison: &MeshComparison) -> Option<&Ratio> {
-    let mut whats = ["capacity", "throughput", "goodput"].into_iter();
-    whats.find_map(|what| comparison.ratio(what))
+    comparison.ratios.iter().find(|r| r.what.is_rate())
 }
 
 /// The sentence about a pair of meshes under a load without a rate.
 pub(super) fn sentence(comparison: &MeshComparison, own: &Cell, other: &Cell) -> String {
     let name = match (&own.capacity, &own.overload) {
-        (Some(_), _) => "capacity",
-        (None, Some(_)) => "goodput",
-        (None, None) => "throughput",
+        (Some(_), _) => Figure::Capacity,
+        (None, Some(_)) => Figure::Goodput,
+        (None, None) => Figure::Throughput,
     };
     let Some(ratio) = ratio(comparison) else {
         return format!(

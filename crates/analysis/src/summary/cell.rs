@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tare_plan::{Load, Plan};
+use tare_plan::{Figure, Load, Plan};
 use tare_records::load::Counts;
 use tare_records::record::HardwareCounts;
 use tare_records::summary::{
@@ -25,7 +25,7 @@ use tare_stats::order::samples_needed;
 const POINTS_PER_NINE: f64 = 25.0;
 
 /// Percentiles without which a cell is suspect.
-const REQUIRED: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
+const REQUIRED: [(Figure, f64); 2] = [(Figure::P50, 0.5), (Figure::P99, 0.99)];
 
 /// The cell. `changed`: whether the machine changed its state during the run.
 pub(super) fn of(

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use tare_plan::{Load, Plan};
+use tare_plan::{Figure, Load, Plan};
 use tare_records::summary::{
     MeshComparison, Outcome, Ratio, RatioVariant, TrialSelection, TrialStatus,
 };
 use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::overload;
-use crate::compare::figures::{FIGURES, Figure, NODE_CPU, OF_PROCESSES, pairs};
+use crate::compare::figures::{COMPARED, comparable, pairs, value};
 use crate::compare::ratio::{Level, Question, correct, settle};
 use crate::compare::stopping;
 use crate::trials::Trial;
@@ -112,24 +112,25 @@ impl Compared<'_, '_> {
         if blocks.is_empty() {
             return None;
         }
-        let ratio = |figure: &Figure| self.ratio(figure, |t| t.is_used());
-        let mut ratios: Vec<Ratio> = FIGURES.iter().filter_map(ratio).collect();
+        let ratio = |figure| self.ratio(figure, |t| t.is_used());
+        let mut ratios: Vec<Ratio> = COMPARED.into_iter().filter_map(ratio).collect();
         let mut meshes = self.plan.meshes.iter();
         let in_kernel = meshes
             .any(|m| m.is_in_kernel() && [self.mesh, self.reference].contains(&m.name.as_str()));
-        ratios.retain(|r| !(in_kernel && OF_PROCESSES.contains(&r.what.as_str())));
-        let proxies = ratios.iter().any(|r| r.what == "proxy_cpu");
+        ratios.retain(|r| !(in_kernel && Figure::OF_PROCESSES.contains(&r.what)));
+        let proxies = ratios.iter().any(|r| r.what == Figure::ProxyCpu);
         let of_primary = asked(self.plan).any(|l| l.name == self.load.name);
         for ratio in &mut ratios {
             // The proxies' CPU where both have proxies, and else that of the whole workload. Work in the kernel
             // is in neither.
             let cpu = match (in_kernel, proxies) {
-                (true, _) => NODE_CPU,
-                (false, true) => "proxy_cpu",
-                (false, false) => "cpu",
+                (true, _) => Figure::NodeCpu,
+                (false, true) => Figure::ProxyCpu,
+                (false, false) => Figure::Cpu,
             };
-            let questions = ["p50", "p99", cpu, "capacity", "throughput", "goodput"];
-            ratio.primary = of_primary && questions.contains(&ratio.what.as_str());
+            let is_asked =
+                [Figure::P50, Figure::P99, cpu].contains(&ratio.what) || ratio.what.is_rate();
+            ratio.primary = of_primary && is_asked;
             ratio.variants = self.variants(ratio);
         }
         Some(MeshComparison {
@@ -151,27 +152,24 @@ impl Compared<'_, '_> {
         )
     }
 
-    fn ratio(&self, figure: &Figure, select: impl Fn(&Trial<'_>) -> bool) -> Option<Ratio> {
+    fn ratio(&self, figure: Figure, select: impl Fn(&Trial<'_>) -> bool) -> Option<Ratio> {
         let question = Question {
-            what: figure.what,
-            unit: figure.unit,
-            margin: self.plan.margins.of(figure.what),
+            what: figure,
+            margin: self.plan.margins.of(figure),
             level: self.level,
         };
         let blocks: Vec<(f64, f64)> = self
             .pairs(select)
             .iter()
-            .filter(|(a, b)| figure.comparable(a, b))
-            .filter_map(|(a, b)| Some((figure.value(a)?, figure.value(b)?)))
+            .filter(|(a, b)| comparable(figure, a, b))
+            .filter_map(|(a, b)| Some((value(figure, a)?, value(figure, b)?)))
             .collect();
         question.paired(&blocks)
     }
 
     /// The same ratio from other trials.
     fn variants(&self, ratio: &Ratio) -> Vec<RatioVariant> {
-        let Some(figure) = FIGURES.iter().find(|f| f.what == ratio.what) else {
-            return Vec::new();
-        };
+        let figure = ratio.what;
         let suspect: BTreeSet<u32> = self
             .pairs(|t| t.is_used())
             .iter()

@@ -6,7 +6,7 @@
 //! depends on who receives: the generator, or a proxy. Source: RFC 896, RFC 1122 section 4.2.3.2;
 //! Linux, include/net/tcp.h.
 
-use tare_plan::Plan;
+use tare_plan::{Figure, Plan};
 use tare_records::summary::Cell;
 
 use crate::figures;
@@ -26,13 +26,13 @@ pub(super) fn notes(plan: &Plan, cells: &[Cell]) -> Vec<String> {
             let quantiles = baseline
                 .latency
                 .iter()
-                .filter(|q| q.supported && q.name != "max");
+                .filter(|q| q.supported && q.name != Figure::Max);
             let pairs = quantiles.filter_map(|q| {
                 let same = of
                     .latency
                     .iter()
                     .find(|other| other.name == q.name && other.supported);
-                Some((q.name.as_str(), q.value_ns, same?.value_ns))
+                Some((q.name, q.value_ns, same?.value_ns))
             });
             let found = differs(pairs).map(|(name, words)| {
                 format!(
@@ -49,7 +49,7 @@ pub(super) fn notes(plan: &Plan, cells: &[Cell]) -> Vec<String> {
 }
 
 /// The first of these percentiles, of the baseline and of a mesh, that differs by the delay, and how.
-fn differs<'a>(mut pairs: impl Iterator<Item = (&'a str, u64, u64)>) -> Option<(&'a str, String)> {
+fn differs(mut pairs: impl Iterator<Item = (Figure, u64, u64)>) -> Option<(Figure, String)> {
     pairs.find_map(|(name, baseline_ns, ns)| {
         let difference_ns = baseline_ns.abs_diff(ns);
         let side = if ns > baseline_ns { "above" } else { "below" };
@@ -102,7 +102,7 @@ mod tests {
         let of = |pairs: &[(u64, u64)]| {
             let pairs = pairs
                 .iter()
-                .map(|(a, b)| ("p50", a * 1_000_000, b * 1_000_000));
+                .map(|(a, b)| (Figure::P50, a * 1_000_000, b * 1_000_000));
             differs(pairs).map(|(_, words)| words)
         };
         assert_eq!(of(&[(2, 3), (5, 46)]).unwrap(), "41.0 ms above");

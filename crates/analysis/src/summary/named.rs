@@ -1,9 +1,9 @@
 //! Figures of a cell by the methods of published benchmarks, under the names of the benchmarks.
 
+use tare_plan::Figure;
 use tare_records::summary::{MethodFigure, MethodSummary};
 use tare_records::worker::Plane;
 
-use crate::compare::percentiles::QUANTILES;
 use crate::trials::Trial;
 use tare_stats::order::{middle, sorted};
 
@@ -25,11 +25,11 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<MethodSummary> {
 ///
 /// Source: Kinvolk, "Performance Benchmark Analysis of Istio and Linkerd" (2019).
 fn kinvolk(trials: &[&Trial<'_>]) -> MethodSummary {
-    let figure = |what: &str, runs: Vec<f64>| {
+    let figure = |what: Figure, runs: Vec<f64>| {
         let sorted = sorted(&runs);
         let n = sorted.len();
         MethodFigure {
-            what: what.to_owned(),
+            what,
             value: middle(&sorted),
             low: (n > 1).then(|| sorted[0]),
             high: (n > 1).then(|| sorted[n - 1]),
@@ -61,13 +61,13 @@ fn linkerd(trials: &[&Trial<'_>]) -> MethodSummary {
         .copied()
         .filter(|t| Some(t.result.trial.index) != worst)
         .collect();
-    let figure = |what: &str, runs: Vec<f64>| {
+    let figure = |what: Figure, runs: Vec<f64>| {
         let n = runs.len() as f64;
         let mean = runs.iter().sum::<f64>() / n;
         let squares: f64 = runs.iter().map(|x| (x - mean).powi(2)).sum();
         let deviation = (runs.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
         MethodFigure {
-            what: what.to_owned(),
+            what,
             value: mean,
             low: deviation.map(|d| mean - d),
             high: deviation.map(|d| mean + d),
@@ -87,7 +87,7 @@ fn linkerd(trials: &[&Trial<'_>]) -> MethodSummary {
 /// All figures that were measured; `make` summarises the values of the runs.
 fn figures(
     trials: &[&Trial<'_>],
-    make: impl Fn(&str, Vec<f64>) -> MethodFigure,
+    make: impl Fn(Figure, Vec<f64>) -> MethodFigure,
 ) -> Vec<MethodFigure> {
     let latency = |t: &Trial<'_>, q: f64| {
         let latency = &t.load.as_ref()?.latency;
@@ -96,18 +96,18 @@ fn figures(
     let runs = |of: &dyn Fn(&Trial<'_>) -> Option<f64>| -> Vec<f64> {
         trials.iter().filter_map(|t| of(t)).collect()
     };
-    let quantiles = QUANTILES.into_iter().chain([("max", 1.0)]);
-    let mut all: Vec<(&str, Vec<f64>)> = quantiles
+    let quantiles = Figure::PERCENTILES.into_iter().chain([(Figure::Max, 1.0)]);
+    let mut all: Vec<(Figure, Vec<f64>)> = quantiles
         .map(|(name, q)| (name, runs(&|t| latency(t, q))))
         .collect();
     let plane = |t: &Trial<'_>, plane| t.resources()?.planes.get(&plane).cloned();
     let cpu = |of: Plane| runs(&|t| Some(plane(t, of)?.cpu_cores_max));
     let memory = |of: Plane| runs(&|t| Some(plane(t, of)?.memory_max_bytes as f64));
-    all.push(("data_plane_cpu", cpu(Plane::DataPlane)));
-    all.push(("data_plane_memory", memory(Plane::DataPlane)));
-    all.push(("largest_proxy_memory", runs(&largest_proxy)));
-    all.push(("control_plane_cpu", cpu(Plane::ControlPlane)));
-    all.push(("control_plane_memory", memory(Plane::ControlPlane)));
+    all.push((Figure::DataPlaneCpu, cpu(Plane::DataPlane)));
+    all.push((Figure::DataPlaneMemory, memory(Plane::DataPlane)));
+    all.push((Figure::LargestProxyMemory, runs(&largest_proxy)));
+    all.push((Figure::ControlPlaneCpu, cpu(Plane::ControlPlane)));
+    all.push((Figure::ControlPlaneMemory, memory(Plane::ControlPlane)));
     all.retain(|(_, runs)| !runs.is_empty());
     all.into_iter()
         .map(|(what, runs)| make(what, runs))

@@ -1,5 +1,6 @@
 //! Trials that differ from the others of their cell. They are named and still used.
 
+use tare_plan::Figure;
 use tare_records::summary::{Outlier, OutlierCores};
 
 use crate::cores;
@@ -25,7 +26,7 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
         load.map_or_else(Vec::new, |l| l.result.generator.core_to_core_ns.concat())
     };
     let core_to_core: Vec<Vec<f64>> = used.iter().map(of_trial).collect();
-    for (what, q) in [("p50", 0.5), ("p99", 0.99)] {
+    for (what, q) in [(Figure::P50, 0.5), (Figure::P99, 0.99)] {
         // The trials of a search for the capacity are at different rates.
         let alike = used.iter().filter(|t| t.result.capacity.is_none());
         let values: Vec<u64> = alike
@@ -46,7 +47,7 @@ pub(super) fn of(used: &[&Trial<'_>]) -> Vec<(u32, Outlier)> {
             }
             let index = used[i].result.trial.index;
             let outlier = Outlier {
-                what: what.to_owned(),
+                what,
                 value_ns: values[i],
                 median_ns: median(&logs).exp().round() as u64,
                 score,

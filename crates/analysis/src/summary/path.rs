@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
-use tare_plan::{EnvironmentKind, Load, Plan};
+use tare_plan::{EnvironmentKind, Figure, Load, Plan};
 use tare_records::calls::{CallLatency, ServiceCalls, TrialCalls};
 use tare_records::summary::Estimate;
 use tare_records::summary::path::{
@@ -26,7 +26,8 @@ use crate::trials::{Trial, used};
 const DAY_S: f64 = 86_400.0;
 
 /// Percentiles of the decomposition.
-const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+const PERCENTILES: [(Figure, f64); 3] =
+    [(Figure::P50, 0.5), (Figure::P90, 0.9), (Figure::P99, 0.99)];
 
 /// A value of each block.
 type ByBlock = BTreeMap<u32, f64>;
@@ -169,9 +170,9 @@ impl Differences<'_, '_> {
     }
 
     fn part(&self, part: Part, mesh: &Mesh, base: &Mesh) -> Option<PathPart> {
-        let percentile = |(name, q): (&str, f64)| {
+        let percentile = |(name, q): (Figure, f64)| {
             Some(AddedPercentile {
-                name: name.to_owned(),
+                name,
                 ns: self.difference(mesh, base, move |h| of_trial(h, q))?,
             })
         };

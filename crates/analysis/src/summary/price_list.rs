@@ -1,7 +1,7 @@
 //! The price list of features, from the comparisons with the baseline.
 
 use tare_plan::mesh::{DataPlaneKind, Feature, Mesh};
-use tare_plan::{Load, Plan};
+use tare_plan::{Figure, Load, Plan};
 use tare_records::summary::{Estimate, FeaturePrice, MeshComparison, Price, PriceList};
 use tare_records::trial::Proof;
 use tare_records::worker::Plane;
@@ -10,7 +10,7 @@ use super::answers::disturbed_unequally;
 use super::cell::{estimate, signed_estimate};
 use super::comparisons::primary;
 use super::proxy_cpu::hops;
-use crate::compare::figures::{FIGURES, Figure, pairs};
+use crate::compare::figures::{comparable, pairs, value};
 use crate::compare::stopping;
 use crate::trials::{self, Trial};
 
@@ -48,25 +48,20 @@ pub(super) fn of(
         reference: plan.baseline.clone(),
         load: load.name.clone(),
         no_answer: no_answer.map(str::to_owned),
-        reference_hop_ns: list.of_reference("proxy_cpu"),
-        reference_proxy_bytes: list.of_reference("memory"),
+        reference_hop_ns: list.of_reference(Figure::ProxyCpu),
+        reference_proxy_bytes: list.of_reference(Figure::Memory),
         features,
     })
 }
 
-/// The figure with this name in `Ratio::what`.
-fn figure(what: &str) -> Option<&'static Figure> {
-    FIGURES.iter().find(|f| f.what == what)
-}
-
 /// Whether a figure is of one kind in all these trials.
 fn of_one_kind<'a, 'b: 'a>(
-    figure: &Figure,
+    figure: Figure,
     trials: impl IntoIterator<Item = &'a Trial<'b>>,
 ) -> bool {
     let mut trials = trials.into_iter();
     let first = trials.next();
-    first.is_none_or(|a| figure.comparable(a, a) && trials.all(|b| figure.comparable(a, b)))
+    first.is_none_or(|a| comparable(figure, a, a) && trials.all(|b| comparable(figure, a, b)))
 }
 
 struct List<'a, 'b> {
@@ -109,35 +104,37 @@ impl List<'_, '_> {
             mesh: mesh.name.clone(),
             title: mesh.title.clone(),
             nothing: feature.is_nothing(),
-            p50: price("p50"),
-            p99: price("p99"),
-            cpu: price("proxy_cpu"),
-            memory: price("memory"),
+            p50: price(Figure::P50),
+            p99: price(Figure::P99),
+            cpu: price(Figure::ProxyCpu),
+            memory: price(Figure::Memory),
             proofs: proofs(&mesh.name, &Feature::claim_on(&mesh.name)),
             off: off.into_iter().next(),
         }
     }
 
-    fn price(&self, mesh: &Mesh, comparison: &MeshComparison, what: &str) -> Option<Price> {
-        let ratio = comparison.ratio(what)?;
+    fn price(&self, mesh: &Mesh, comparison: &MeshComparison, figure: Figure) -> Option<Price> {
+        let ratio = comparison.ratio(figure)?;
         Some(Price {
             ratio: ratio.value,
             low: ratio.low,
             high: ratio.high,
             outcome: self.answered.then_some(ratio.outcome),
-            added: self.added(mesh, what),
+            added: self.added(mesh, figure),
         })
     }
 
     /// The mean difference over the blocks. `None` if the trials have several kinds of the figure: the
     /// difference would be one of kinds.
-    fn added(&self, mesh: &Mesh, what: &str) -> Option<Estimate> {
-        let figure = figure(what)?;
-        let (own, other) = (self.scale(mesh, what)?, self.scale(self.reference, what)?);
+    fn added(&self, mesh: &Mesh, figure: Figure) -> Option<Estimate> {
+        let (own, other) = (
+            self.scale(mesh, figure)?,
+            self.scale(self.reference, figure)?,
+        );
         let (reference, load) = (&self.reference.name, &self.load.name);
         let pairs = pairs(self.trials, &mesh.name, reference, load, |t| t.is_used());
         let difference = |(a, b): &(&Trial<'_>, &Trial<'_>)| {
-            Some(figure.value(a)? * own - figure.value(b)? * other)
+            Some(value(figure, a)? * own - value(figure, b)? * other)
         };
         let each: Vec<f64> = pairs.iter().filter_map(difference).collect();
         let one_kind = of_one_kind(figure, pairs.into_iter().flat_map(|(a, b)| [a, b]));
@@ -145,21 +142,20 @@ impl List<'_, '_> {
     }
 
     /// The figure of the reference itself.
-    fn of_reference(&self, what: &str) -> Option<Estimate> {
-        let figure = figure(what)?;
-        let scale = self.scale(self.reference, what)?;
+    fn of_reference(&self, figure: Figure) -> Option<Estimate> {
+        let scale = self.scale(self.reference, figure)?;
         let used = trials::used(self.trials, &self.reference.name, &self.load.name);
-        let each = used.iter().filter_map(|t| Some(figure.value(t)? * scale));
+        let each = used.iter().filter_map(|t| Some(value(figure, t)? * scale));
         estimate(&each.collect::<Vec<_>>(), self.confidence)
             .filter(|_| of_one_kind(figure, used.iter().copied()))
     }
 
     /// By what a figure is multiplied: CPU is divided by the passes of a request through proxies, memory by
     /// their number. `None` if that is unknown.
-    fn scale(&self, mesh: &Mesh, what: &str) -> Option<f64> {
-        match what {
-            "proxy_cpu" => Some(1.0 / hops(self.plan, mesh)?),
-            "memory" => {
+    fn scale(&self, mesh: &Mesh, figure: Figure) -> Option<f64> {
+        match figure {
+            Figure::ProxyCpu => Some(1.0 / hops(self.plan, mesh)?),
+            Figure::Memory => {
                 let used = trials::used(self.trials, &mesh.name, &self.load.name);
                 let of =
                     |t: &&Trial<'_>| Some(t.resources()?.planes.get(&Plane::DataPlane)?.processes);

@@ -6,40 +6,32 @@ mod fits;
 
 use std::collections::BTreeMap;
 
-use tare_plan::{Factor, FactorKind, Level, Levels, Plan, Sweep};
+use tare_plan::{Factor, FactorKind, Figure, Level, Levels, Plan, Sweep};
 use tare_records::summary::{
     FactorSummary, MeshComparison, Ratio, Slice, SweepFigure, SweepLine, SweepPoint, SweepRatio,
     SweepSummary,
 };
 
 use super::cell::estimate;
-use crate::compare::figures::{FIGURES, Figure};
-use crate::compare::ratio::{NS, Question};
+use crate::compare::figures::{comparable, value};
+use crate::compare::ratio::Question;
 use crate::compare::stopping;
 use crate::trials::{self, Trial};
 
-/// The figures of a point that are compared.
-const COMPARED: [&str; 9] = [
-    "p50",
-    "p99",
-    "cpu",
-    "proxy_cpu",
-    "memory",
-    "convergence",
-    "pod_ready",
-    "control_cpu",
-    "control_memory",
+/// The figures of a point. The mean latency is not compared: it is there because each part of the path adds to it, and
+/// percentiles have no such sums.
+const FIGURES: [Figure; 10] = [
+    Figure::Mean,
+    Figure::P50,
+    Figure::P99,
+    Figure::Cpu,
+    Figure::ProxyCpu,
+    Figure::Memory,
+    Figure::Convergence,
+    Figure::PodReady,
+    Figure::ControlCpu,
+    Figure::ControlMemory,
 ];
-
-/// The mean latency, to which each part of the path adds: percentiles have no such sums.
-const MEAN: Figure = Figure {
-    what: "latency",
-    unit: NS,
-    of: |t, _| {
-        let latency = &t.load.as_ref()?.latency;
-        (!latency.is_empty()).then(|| latency.mean())
-    },
-};
 
 /// Mesh and load with a combination of levels.
 struct Place<'a> {
@@ -215,23 +207,19 @@ impl Analysis<'_, '_> {
         let confidence = stopping::level(self.plan).different;
         let anchor = line.points.iter().find(|p| p.level.label == line.anchor);
         let anchor = anchor.filter(|a| a.level.label != point.level.label);
-        let compared = COMPARED
-            .iter()
-            .filter_map(|what| FIGURES.iter().find(|f| f.what == *what));
-        let figure = |figure: &Figure| {
+        let figure = |figure: Figure| {
             let runs: Vec<f64> = point
                 .trials
                 .values()
-                .filter_map(|t| figure.value(t))
+                .filter_map(|t| value(figure, t))
                 .collect();
-            let is_compared = figure.what != MEAN.what;
             Some(SweepFigure {
-                what: figure.what.to_owned(),
-                unit: figure.unit.to_owned(),
+                what: figure,
+                unit: figure.unit(),
                 estimate: estimate(&runs, confidence)?,
-                to_baseline: self.to_baseline(figure.what, point),
+                to_baseline: self.to_baseline(figure, point),
                 to_anchor: anchor
-                    .filter(|_| is_compared)
+                    .filter(|_| figure != Figure::Mean)
                     .and_then(|anchor| self.to_anchor(figure, point, anchor)),
             })
         };
@@ -240,14 +228,11 @@ impl Analysis<'_, '_> {
             value: point.level.value,
             mesh: point.mesh.to_owned(),
             load: point.load.to_owned(),
-            figures: std::iter::once(&MEAN)
-                .chain(compared)
-                .filter_map(figure)
-                .collect(),
+            figures: FIGURES.into_iter().filter_map(figure).collect(),
         }
     }
 
-    fn to_baseline(&self, what: &str, point: &Point<'_, '_>) -> Option<SweepRatio> {
+    fn to_baseline(&self, what: Figure, point: &Point<'_, '_>) -> Option<SweepRatio> {
         let same = |c: &&MeshComparison| {
             c.mesh == point.mesh && c.reference == self.plan.baseline && c.load == point.load
         };
@@ -257,20 +242,19 @@ impl Analysis<'_, '_> {
 
     fn to_anchor(
         &self,
-        figure: &Figure,
+        figure: Figure,
         point: &Point<'_, '_>,
         anchor: &Point<'_, '_>,
     ) -> Option<SweepRatio> {
         let question = Question {
-            what: figure.what,
-            unit: figure.unit,
-            margin: self.plan.margins.of(figure.what),
+            what: figure,
+            margin: self.plan.margins.of(figure),
             level: stopping::level(self.plan),
         };
         let pair = |(block, trial): (&u32, &&Trial<'_>)| {
             let other = anchor.trials.get(block)?;
-            let pair = (figure.value(trial)?, figure.value(other)?);
-            figure.comparable(trial, other).then_some(pair)
+            let pair = (value(figure, trial)?, value(figure, other)?);
+            comparable(figure, trial, other).then_some(pair)
         };
         let blocks: Vec<(f64, f64)> = point.trials.iter().filter_map(pair).collect();
         question.paired(&blocks).as_ref().map(ratio)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::figure::Figure;
 use crate::text::nearest;
 use crate::units::parse_duration;
 
@@ -13,7 +14,7 @@ const OTHER_NAMES: [(&str, &str); 6] = [
     ("failed", "errors"),
     ("avg", "mean"),
     ("average", "mean"),
-    ("median", "p50"),
+    ("median", Figure::P50.id()),
     ("rate", "achieved"),
 ];
 

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::figure::{Figure, Margin};
 use crate::source::{Field, Share};
 
 /// Up to these shares, a figure of one mesh counts as the same as that of another.
@@ -31,17 +32,14 @@ impl Default for Margins {
 }
 
 impl Margins {
-    /// The margin of a figure, by its name in `Ratio::what`.
+    /// The margin of a figure.
     #[must_use]
-    pub fn of(&self, what: &str) -> f64 {
-        match what {
-            "p50" | "ratio_p50" => self.p50,
-            "control_memory" => self.memory,
-            "cpu" | "proxy_cpu" | "machine_cpu" | "node_cpu" | "instructions" | "cycles" => {
-                self.cpu
-            }
-            "memory" => self.memory,
-            _ => self.p99,
+    pub fn of(&self, what: Figure) -> f64 {
+        match what.margin() {
+            Margin::P50 => self.p50,
+            Margin::P99 => self.p99,
+            Margin::Cpu => self.cpu,
+            Margin::Memory => self.memory,
         }
     }
 }

@@ -73,9 +73,8 @@ pub(super) fn resolve(
     }
     let mut targets = Vec::new();
     let shares = [until.p50, until.p90, until.p99, until.p99_9];
-    for (share, (what, _)) in shares.into_iter().zip(TARGETS) {
+    for (share, what) in shares.into_iter().zip(TARGETS) {
         if let Some(Share(half_width)) = share.optional()? {
-            let what = what.to_owned();
             targets.push(PrecisionTarget { what, half_width });
         }
     }
@@ -95,6 +94,7 @@ pub(super) fn resolve(
 
 #[cfg(test)]
 mod tests {
+    use crate::Figure;
     use crate::plan::{Plan, PlanErrors, resolve};
 
     fn plan(text: &str, sets: &[&str]) -> Result<Plan, PlanErrors> {
@@ -110,12 +110,12 @@ mod tests {
         assert_eq!(until.repeats, 20);
         let rule = until.until.unwrap();
         assert_eq!(rule.min, 5);
-        let targets: Vec<(&str, f64)> = rule
+        let targets: Vec<(Figure, f64)> = rule
             .targets
             .iter()
-            .map(|t| (t.what.as_str(), t.half_width))
+            .map(|t| (t.what, t.half_width))
             .collect();
-        assert_eq!(targets, [("p50", 0.015), ("p99", 0.05)]);
+        assert_eq!(targets, [(Figure::P50, 0.015), (Figure::P99, 0.05)]);
         let set = plan("repeats: {until: {p99: 5%}, min: 6}", &["repeats.max=8"]).unwrap();
         assert_eq!((set.repeats, set.until.unwrap().min), (8, 6));
         assert_eq!(plan("", &["repeats=7"]).unwrap().repeats, 7);

@@ -13,6 +13,7 @@ use super::load_kind::LoadKind;
 use super::margins::Margins;
 use super::prices::Prices;
 use super::sweep::Sweep;
+use crate::figure::Figure;
 use crate::graph::{MixEndpoint, ServiceGraph, ServiceProtocol};
 use crate::load::{Arrivals, Pace};
 use crate::mesh::{DataPlaneKind, Mesh};
@@ -88,7 +89,7 @@ pub struct StopRule {
 #[serde(deny_unknown_fields)]
 pub struct PrecisionTarget {
     /// `p50`, `p90`, `p99` or `p99.9`.
-    pub what: String,
+    pub what: Figure,
     /// Half the width of the interval, as a share of the percentile.
     pub half_width: f64,
 }
@@ -98,19 +99,7 @@ pub struct PrecisionTarget {
 pub const UNTIL_MIN: u32 = 5;
 
 /// Percentiles that can be targets.
-pub(super) const TARGETS: [(&str, f64); 4] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-
-impl PrecisionTarget {
-    /// The percentile, 0 to 1.
-    #[must_use]
-    pub fn q(&self) -> f64 {
-        TARGETS
-            .iter()
-            .find(|(name, _)| *name == self.what)
-            .map_or(0.5, |(_, q)| *q)
-    }
-}
+pub(super) const TARGETS: [Figure; 4] = [Figure::P50, Figure::P90, Figure::P99, Figure::P99_9];
 
 /// Where a plan runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

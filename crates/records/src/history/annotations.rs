@@ -146,7 +146,7 @@ impl Annotations {
         let known: [(&str, BTreeSet<&str>); 3] = [
             ("build", entries.iter().map(|e| e.build.as_str()).collect()),
             ("variant", variants().map(|v| v.name.as_str()).collect()),
-            ("figure", figures.map(|f| f.what.as_str()).collect()),
+            ("figure", figures.map(|f| f.what.id()).collect()),
         ];
         let mut notes = Vec::new();
         for (annotation, lines) in self.list.iter().zip(&self.lines) {

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{HistoryEntry, HistoryFigure, HistoryVariant};
+use super::{FIGURES, HistoryEntry, HistoryFigure, HistoryVariant};
+use tare_plan::Figure;
 use tare_plan::text::{one_of, quoted};
 
 /// Longest name of a build, a mesh or a load, in characters.
@@ -11,23 +12,6 @@ const NAME_MAX: usize = 200;
 const TEXT_MAX: usize = 2_000;
 /// Largest value: bytes and nanoseconds above it do not exist.
 const VALUE_MAX: f64 = 1e18;
-
-/// The figures of a history, with their units.
-const FIGURES: [(&str, &str); 6] = [
-    ("capacity", "rps"),
-    ("throughput", "rps"),
-    ("p50", "ns"),
-    ("p99", "ns"),
-    ("cpu", "ns"),
-    ("memory", "bytes"),
-];
-
-/// The unit of a figure of a history; `None` if a history has no such figure.
-#[must_use]
-pub fn unit_of(what: &str) -> Option<&'static str> {
-    let figure = FIGURES.iter().find(|(name, _)| *name == what);
-    figure.map(|(_, unit)| *unit)
-}
 
 impl HistoryFigure {
     /// Largest ratio, and inverse of the smallest.
@@ -101,15 +85,16 @@ fn check_figures(place: &str, variant: &HistoryVariant) -> Result<(), String> {
 }
 
 fn check_unit(place: &str, figure: &HistoryFigure) -> Result<(), String> {
-    let Some(unit) = unit_of(&figure.what) else {
-        let (found, known) = (quoted(&figure.what), one_of(FIGURES.map(|(name, _)| name)));
+    if !FIGURES.contains(&figure.what) {
+        let (found, known) = (quoted(figure.what.id()), one_of(FIGURES.map(Figure::id)));
         return Err(format!("{place}.what: found {found}, expected {known}"));
-    };
-    match figure.unit == unit {
+    }
+    match figure.unit == figure.what.unit() {
         true => Ok(()),
         false => Err(format!(
-            "{place}.unit: found {}, expected `{unit}` for {}",
-            quoted(&figure.unit),
+            "{place}.unit: found {}, expected `{}` for {}",
+            quoted(figure.unit.id()),
+            figure.what.unit().id(),
             figure.what
         )),
     }
@@ -174,21 +159,19 @@ fn check_text(place: &str, text: &str, most: usize) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_plan::Unit;
 
     fn entry() -> HistoryEntry {
-        let figure = |what: &str, unit: &str, log: Option<f64>| HistoryFigure {
-            what: what.to_owned(),
+        let figure = |what: Figure, log: Option<f64>| HistoryFigure {
+            what,
             load: "60rps".to_owned(),
-            unit: unit.to_owned(),
+            unit: what.unit(),
             value: Some(1e6),
             log_ratio: log,
             low: log.map(|log| log - 0.1),
             high: log.map(|log| log + 0.1),
         };
-        let figures = vec![
-            figure("p50", "ns", Some(1.0)),
-            figure("memory", "bytes", None),
-        ];
+        let figures = vec![figure(Figure::P50, Some(1.0)), figure(Figure::Memory, None)];
         HistoryEntry {
             schema_version: tare_plan::SCHEMA_VERSION,
             id: "n1".to_owned(),
@@ -238,12 +221,12 @@ mod tests {
                 "variants[1].name: found `envoy` twice",
             ),
             (
-                |e| e.variants[0].figures[0].unit = "ms".to_owned(),
-                "{f}.unit: found `ms`, expected `ns` for p50",
+                |e| e.variants[0].figures[0].unit = Unit::Rps,
+                "{f}.unit: found `rps`, expected `ns` for p50",
             ),
             (
-                |e| e.variants[0].figures[0].what = "p42".to_owned(),
-                "{f}.what: found `p42`",
+                |e| e.variants[0].figures[0].what = Figure::P90,
+                "{f}.what: found `p90`",
             ),
             (
                 |e| e.variants[0].figures[0].value = Some(-1.0),

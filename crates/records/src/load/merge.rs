@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::Figure;
 
 use crate::load::{Counts, LoadResult, Rate};
 use crate::verdict::{Grade, Verdict};
@@ -102,7 +103,7 @@ pub struct MergedGenerator {
 #[serde(deny_unknown_fields)]
 pub struct Deviation {
     /// `p50`, `p90` or `p99`.
-    pub what: String,
+    pub what: Figure,
     /// The generator's own percentile.
     pub value_ns: u64,
     /// Lower end of its interval by order statistics, at 99.9 %.

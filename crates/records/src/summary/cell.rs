@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::Figure;
 
 use super::capacity::CellCapacity;
 use super::churn::CellChurn;
@@ -97,6 +98,14 @@ pub struct Cell {
     pub tls: Option<Tls>,
 }
 
+impl Cell {
+    /// A percentile that every trial has enough responses for.
+    #[must_use]
+    pub fn supported(&self, what: Figure) -> Option<&Quantile> {
+        self.latency.iter().find(|q| q.name == what && q.supported)
+    }
+}
+
 /// A percentile of the typical run: the median over the used trials of each trial's percentile.
 ///
 /// It and the percentile of all requests pooled are two figures. In the pooled one, a single slow trial
@@ -104,8 +113,8 @@ pub struct Cell {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quantile {
-    /// `p50`, `p90`, `p99`, `p99.9`, `p99.99`, `max`.
-    pub name: String,
+    /// A percentile, or the maximum.
+    pub name: Figure,
     /// From 0 to 1.
     pub q: f64,
     /// In nanoseconds. `max` is the largest of all.
@@ -155,8 +164,8 @@ pub struct PooledQuantile {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Percentile {
-    /// `p50`, `p90`, `p99`, `p99.9`, `p99.99`, `max`.
-    pub name: String,
+    /// A percentile, or the maximum.
+    pub name: Figure,
     /// From 0 to 1.
     pub q: f64,
     /// In nanoseconds; absent if that request was not answered within the timeout.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::verdict::Grade;
-use tare_plan::Plan;
+use tare_plan::{Figure, Plan, Unit};
 
 /// The runs: `clusters.json` in the directory that holds a run for each cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,10 +75,10 @@ pub struct ClusterRow {
     pub mesh: String,
     /// Load name.
     pub load: String,
-    /// Name of the figure, as in `Change::what`.
-    pub what: String,
-    /// Unit of the figures: `ns`, `cores` or `bytes`.
-    pub unit: String,
+    /// The figure.
+    pub what: Figure,
+    /// Its unit.
+    pub unit: Unit,
     /// One for each cluster, in their order; absent for a cluster without a usable trial.
     pub cells: Vec<Option<ClusterCell>>,
 }

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::Figure;
 
 /// Whether a candidate is worse than its reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,7 +69,7 @@ impl GateOutcome {
 pub struct GateQuestion {
     /// The figure: `p50`, `p99`, `proxy_cpu` (`node_cpu` of a mesh that works in the kernel), or `memory` (at the end
     /// of a trial).
-    pub what: String,
+    pub what: Figure,
     /// How much worse it may be, as a share.
     pub margin: f64,
     /// Candidate divided by the mean of both runs of the reference in the same block; absent if no block has the

@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::Figure;
 
 /// A cell summarised by the method of a published benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,11 +23,9 @@ pub struct MethodSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MethodFigure {
-    /// `p50`, `p90`, `p99`, `p99.9`, `max` in nanoseconds; `data_plane_cpu` and `control_plane_cpu` in
-    /// cores (of the busiest second of a run); `data_plane_memory`, `largest_proxy_memory` and
-    /// `control_plane_memory` in bytes (maxima of a run). Figures of a plane are of all its processes
-    /// together.
-    pub what: String,
+    /// The figure. CPU is that of the busiest second of a run, memory its maximum; those of a plane are of all its
+    /// processes together.
+    pub what: Figure,
     /// Median of the runs (`kinvolk-2019`) or their mean (`linkerd-2021`).
     pub value: f64,
     /// Lower whisker: the smallest run, or one standard deviation below the mean. Absent with a

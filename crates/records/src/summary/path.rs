@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::Figure;
 
 use super::Estimate;
 
@@ -88,7 +89,7 @@ impl Part {
 #[serde(deny_unknown_fields)]
 pub struct AddedPercentile {
     /// `p50`, `p90` or `p99`.
-    pub name: String,
+    pub name: Figure,
     /// The difference of the percentiles, in nanoseconds.
     pub ns: Estimate,
 }

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::{Figure, Unit};
 
 /// One mesh compared with another under the same load, paired by block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +23,7 @@ pub struct MeshComparison {
 impl MeshComparison {
     /// The ratio of a figure; `None` if it was not measured.
     #[must_use]
-    pub fn ratio(&self, what: &str) -> Option<&Ratio> {
+    pub fn ratio(&self, what: Figure) -> Option<&Ratio> {
         self.ratios.iter().find(|r| r.what == what)
     }
 }
@@ -32,16 +33,10 @@ impl MeshComparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
-    /// `p50`, `p90`, `p99`, `p99.9`, `p99.99`: latency of a trial. `cpu`: CPU time of applications and
-    /// proxies per request; `proxy_cpu`: of the proxies alone. `memory`: of the proxies.
-    /// `machine_cpu`: busy time of the whole machine per request. `node_cpu`: the same of the machines
-    /// that run the application, on a cluster; of a mesh that works in the kernel, it takes the place of
-    /// `cpu`, `proxy_cpu`, `instructions` and `cycles`, which lack this work. `instructions`, `cycles`: of
-    /// applications and proxies per request, where the machine has hardware counters. `capacity`: the
-    /// highest rate that meets the objectives. `throughput`: of a closed loop.
-    pub what: String,
-    /// Unit of the figures: `ns`, `bytes`, `count` or `rps`.
-    pub unit: String,
+    /// The figure.
+    pub what: Figure,
+    /// Unit of the figures.
+    pub unit: Unit,
     /// The ratio, above 0.
     pub value: f64,
     /// Lower end of its interval; absent with fewer than 2 values.

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::Figure;
 
 /// A trial that differs from the others of its cell. It is reported and kept: tare never
 /// excludes a trial because of its figures.
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Outlier {
     /// `p50` or `p99`, whichever is more unusual.
-    pub what: String,
+    pub what: Figure,
     /// The trial's figure in nanoseconds.
     pub value_ns: u64,
     /// The median over the cell's trials.

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tare_plan::Figure;
 
 /// When an adaptive plan may stop, and its progress. Absent from a summary whose
 /// plan has a fixed number of blocks.
@@ -26,7 +27,7 @@ pub struct Stopping {
 #[serde(deny_unknown_fields)]
 pub struct StopTarget {
     /// `p50`, `p90`, `p99`, `p99.9`.
-    pub what: String,
+    pub what: Figure,
     /// Target half width, as a share of the percentile.
     pub half_width: f64,
     /// The widest current half width of all meshes and loads; absent while it is unknown.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Estimate, Outcome};
-use tare_plan::{Design, FactorKind, Level};
+use tare_plan::{Design, FactorKind, Figure, Level, Unit};
 
 /// The factors of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,12 +78,10 @@ pub struct SweepPoint {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SweepFigure {
-    /// `latency`: mean over the window. `p50`, `p99`: percentiles. `cpu`: CPU time of applications and
-    /// proxies per request; `proxy_cpu`: of the proxies alone. `memory`: of the proxies. With churn also
-    /// `convergence`, `pod_ready`, and the control plane's `control_cpu` and `control_memory`.
-    pub what: String,
-    /// `ns`, `bytes` or `cores`.
-    pub unit: String,
+    /// The figure.
+    pub what: Figure,
+    /// Its unit.
+    pub unit: Unit,
     /// Mean over the blocks with Student's interval.
     pub estimate: Estimate,
     /// Divided by that of the baseline at the same level, paired by block. Absent for the baseline, for
@@ -115,9 +113,9 @@ pub struct SweepRatio {
 #[serde(deny_unknown_fields)]
 pub struct Fit {
     /// [`SweepFigure::what`].
-    pub what: String,
-    /// `ns` or `bytes`.
-    pub unit: String,
+    pub what: Figure,
+    /// Its unit.
+    pub unit: Unit,
     /// What one unit of the factor adds.
     pub slope: Estimate,
     /// The figure where the factor is 0.

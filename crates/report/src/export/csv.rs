@@ -1,7 +1,7 @@
 //! The analysis as a CSV table: one row per mesh and load, then one per ratio, then one per trial.
 
 use tare_analysis::formats::csv;
-use tare_plan::Load;
+use tare_plan::{Figure, Load};
 use tare_records::load::Counts;
 use tare_records::summary::{
     Cell, Estimate, MeshComparison, Percentile, Quantile, Ratio, Summary, TrialRow, TrialStatus,
@@ -103,7 +103,7 @@ impl Row {
 
     fn latency(&mut self, quantiles: &[Quantile]) {
         for q in quantiles {
-            let name = format!("latency_{}", column(&q.name));
+            let name = format!("latency_{}", column(q.name.id()));
             self.value(&format!("{name}_ns"), Some(q.value_ns));
             self.value(&format!("{name}_low_ns"), q.low_ns);
             self.value(&format!("{name}_high_ns"), q.high_ns);
@@ -114,20 +114,20 @@ impl Row {
 
     fn percentiles(&mut self, measure: &str, percentiles: &[Percentile]) {
         for p in percentiles {
-            self.value(&format!("{measure}_{}_ns", column(&p.name)), p.value_ns);
+            self.value(&format!("{measure}_{}_ns", column(p.name.id())), p.value_ns);
         }
     }
 
     fn latency_summary(&mut self, measure: &str, s: Option<&LatencySummary>) {
         let Some(s) = s else { return };
         for (name, value) in [
-            ("p50", s.p50),
-            ("p90", s.p90),
-            ("p99", s.p99),
-            ("p99_9", s.p99_9),
-            ("max", s.max),
+            (Figure::P50, s.p50),
+            (Figure::P90, s.p90),
+            (Figure::P99, s.p99),
+            (Figure::P99_9, s.p99_9),
+            (Figure::Max, s.max),
         ] {
-            self.value(&format!("{measure}_{name}_ns"), Some(value));
+            self.value(&format!("{measure}_{}_ns", column(name.id())), Some(value));
         }
     }
 
@@ -195,8 +195,8 @@ fn cell(summary: &Summary, cell: &Cell) -> Fields {
             usage.cpu_cores_per_krps.as_ref(),
         );
         for (counter, estimate) in [
-            ("instructions", &usage.instructions_per_request),
-            ("cycles", &usage.cycles_per_request),
+            (Figure::Instructions, &usage.instructions_per_request),
+            (Figure::Cycles, &usage.cycles_per_request),
         ] {
             row.estimate(&format!("{name}_{counter}_per_request"), estimate.as_ref());
         }
@@ -213,8 +213,8 @@ fn cell(summary: &Summary, cell: &Cell) -> Fields {
 fn ratio(summary: &Summary, comparison: &MeshComparison, ratio: &Ratio) -> Fields {
     let mut row = Row::new(summary, "ratio", &comparison.mesh, &comparison.load);
     row.text("reference", &comparison.reference);
-    row.text("figure", &ratio.what);
-    row.text("unit", &ratio.unit);
+    row.text("figure", ratio.what.id());
+    row.text("unit", ratio.unit.id());
     row.value("ratio", Some(ratio.value));
     row.value("ratio_low", ratio.low);
     row.value("ratio_high", ratio.high);

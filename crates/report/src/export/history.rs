@@ -37,7 +37,7 @@ pub fn families(entries: &[HistoryEntry], series: &[HistorySeries]) -> Vec<Famil
             labels.extend([
                 ("mesh", one.key.variant.clone()),
                 ("load", one.key.load.clone()),
-                ("figure", one.key.what.clone()),
+                ("figure", one.key.what.to_string()),
             ]);
             at(entry, labels, value)
         };

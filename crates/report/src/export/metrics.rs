@@ -201,7 +201,7 @@ fn ratios(set: &mut Set, summary: &Summary, comparison: &MeshComparison) {
             ("mesh", comparison.mesh.clone()),
             ("reference", comparison.reference.clone()),
             ("load", comparison.load.clone()),
-            ("figure", ratio.what.clone()),
+            ("figure", ratio.what.to_string()),
         ];
         let help = "A figure of a mesh divided by that of another, by block";
         let ends = [Some(ratio.value), ratio.low, ratio.high];

@@ -4,39 +4,32 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tare_analysis::figures;
 use tare_analysis::history::ENTRIES_LASTING;
+use tare_plan::Figure;
 use tare_records::history::{
-    HistoryChange, HistoryEntry, HistoryFigure, HistorySeries, HistoryVariant, is_throughput,
+    HistoryChange, HistoryEntry, HistoryFigure, HistorySeries, HistoryVariant,
 };
 
 /// A kind of figure.
 pub(crate) struct FigureKind {
-    /// `HistoryFigure::what`.
-    pub(crate) what: &'static str,
-    /// Its name in a list.
-    pub(crate) short: &'static str,
+    pub(crate) what: Figure,
     title: &'static str,
 }
 
 /// The figures in the order of the tables.
 pub(crate) const FIGURES: [FigureKind; 6] = [
-    kind("capacity", "capacity", "Maximum throughput, by objective"),
+    kind(Figure::Capacity, "Maximum throughput, by objective"),
+    kind(Figure::Throughput, "Maximum throughput, closed loop"),
+    kind(Figure::P50, "Median latency"),
+    kind(Figure::P99, "99th percentile of latency"),
     kind(
-        "throughput",
-        "throughput",
-        "Maximum throughput, closed loop",
-    ),
-    kind("p50", "p50", "Median latency"),
-    kind("p99", "p99", "99th percentile of latency"),
-    kind(
-        "cpu",
-        "CPU",
+        Figure::Cpu,
         "CPU time per request, applications and proxies",
     ),
-    kind("memory", "memory", "Memory of the proxies"),
+    kind(Figure::Memory, "Memory of the proxies"),
 ];
 
-const fn kind(what: &'static str, short: &'static str, title: &'static str) -> FigureKind {
-    FigureKind { what, short, title }
+const fn kind(what: Figure, title: &'static str) -> FigureKind {
+    FigureKind { what, title }
 }
 
 /// The entries of one plan on one host, by time, with their tables.
@@ -171,10 +164,10 @@ pub(crate) fn groups<'a>(
     }
     let mut groups: Vec<_> = groups.into_values().collect();
     groups.sort_by_key(|entries| entries.last().map(|e| (e.at_unix_ns, &e.id)));
-    let mut by_table: HashMap<[&str; 4], Vec<&HistorySeries>> = HashMap::new();
+    let mut by_table: ByTable<'_> = HashMap::new();
     for one in series {
         let key = &one.key;
-        let table = [&*key.plan, &*key.host, &*key.what, &*key.load];
+        let table = (key.what, [&*key.plan, &*key.host, &*key.load]);
         by_table.entry(table).or_default().push(one);
     }
     let group = |entries: Vec<&'a HistoryEntry>| HistoryGroup {
@@ -185,7 +178,7 @@ pub(crate) fn groups<'a>(
 }
 
 /// The series of each table, by plan, host, figure and load.
-type ByTable<'a> = HashMap<[&'a str; 4], Vec<&'a HistorySeries>>;
+type ByTable<'a> = HashMap<(Figure, [&'a str; 3]), Vec<&'a HistorySeries>>;
 
 fn tables<'a>(entries: &[&'a HistoryEntry], series: &ByTable<'a>) -> Vec<HistoryTable<'a>> {
     let mut tables = Vec::new();
@@ -200,8 +193,8 @@ fn tables<'a>(entries: &[&'a HistoryEntry], series: &ByTable<'a>) -> Vec<History
         }
         for load in &loads {
             let name = match loads.len() {
-                1 => kind.short.to_owned(),
-                _ => format!("{} at {load}", kind.short),
+                1 => kind.what.label().to_owned(),
+                _ => format!("{} at {load}", kind.what.label()),
             };
             tables.push(table(entries, series, name, (kind, load)));
         }
@@ -241,7 +234,7 @@ fn table<'a>(
         }
         (*entry, row)
     };
-    let key = [&*first.plan_key, &*first.host_key, kind.what, load];
+    let key = (kind.what, [&*first.plan_key, &*first.host_key, load]);
     let series = series.get(&key).cloned().unwrap_or_default();
     let ratios = series.iter().filter(|s| s.key.unit.is_none());
     HistoryTable {
@@ -257,40 +250,34 @@ fn table<'a>(
 
 /// A value with its unit.
 pub(crate) fn value_words(figure: &HistoryFigure) -> String {
-    let value = figure.value.map(|value| in_unit(value, &figure.unit));
+    let value = figure
+        .value
+        .map(|value| figures::in_unit(value, figure.unit));
     value.unwrap_or_else(|| "-".to_owned())
 }
 
 /// A point of a series: a value with its unit, or a ratio.
 pub(crate) fn point_words(series: &HistorySeries, log: f64) -> String {
-    match &series.key.unit {
-        Some(unit) => in_unit(log.exp(), unit),
-        None => ratio_words(&series.key.what, log, None),
+    match series.key.unit {
+        Some(unit) => figures::in_unit(log.exp(), unit),
+        None => ratio_words(series.key.what, log, None),
     }
 }
 
 /// The ratio to the anchor, with its interval; `None` if the anchor lacks the figure.
 pub(crate) fn share_words(figure: &HistoryFigure) -> Option<String> {
     let interval = figure.low.zip(figure.high);
-    Some(ratio_words(&figure.what, figure.log_ratio?, interval))
+    Some(ratio_words(figure.what, figure.log_ratio?, interval))
 }
 
 /// A share of the anchor's throughput, `35.2 % (34.9 to 35.5)`, or a multiple of its cost, `x2.87 (2.80 to 2.94)`.
-fn ratio_words(what: &str, log: f64, interval: Option<(f64, f64)>) -> String {
+fn ratio_words(what: Figure, log: f64, interval: Option<(f64, f64)>) -> String {
     let of = |scale: f64, log: f64| log.exp() * scale;
     let (low, high) = interval.unzip();
-    if is_throughput(what) {
+    if what.is_rate() {
         let [low, high] = [low, high].map(|end| end.map(|log| of(100.0, log)));
         return figures::interval(of(100.0, log), low, high, "%");
     }
     let [low, high] = [low, high].map(|end| end.map(f64::exp));
     figures::ratio_interval(log.exp(), low, high)
-}
-
-fn in_unit(value: f64, unit: &str) -> String {
-    match unit {
-        "bytes" => figures::bytes(value),
-        "ns" => figures::duration(value),
-        _ => figures::rate(value),
-    }
 }

@@ -1,7 +1,7 @@
 //! Pages of plans whose loads have no rate: the capacity of each mesh, or the throughput of closed loops.
 
 use tare_analysis::figures;
-use tare_plan::{Load, LoadKind};
+use tare_plan::{Figure, Load, LoadKind};
 use tare_records::summary::{Cell, Estimate, Ratio, Summary};
 
 use super::html::Html;
@@ -47,7 +47,7 @@ fn capacity(page: &mut Html, summary: &Summary, load: &Load, cells: &[&Cell]) {
     let rate = |cell: &Cell| cell.capacity.as_ref()?.rate_rps.clone();
     for cell in cells {
         row(page, summary, cell, cells, rate);
-        ratio(page, of_pair(summary, load, cell, "capacity"));
+        ratio(page, of_pair(summary, load, cell, Figure::Capacity));
         let capacity = cell.capacity.as_ref();
         page.raw("<td class=\"l\" style=\"min-width:14rem\">");
         for limit in capacity.iter().flat_map(|c| &c.limits) {
@@ -81,8 +81,8 @@ fn closed_loop(page: &mut Html, summary: &Summary, load: &Load, cells: &[&Cell])
         row(page, summary, cell, cells, |cell| {
             cell.throughput_rps.clone()
         });
-        ratio(page, of_pair(summary, load, cell, "throughput"));
-        for name in ["p50", "p99"] {
+        ratio(page, of_pair(summary, load, cell, Figure::Throughput));
+        for name in [Figure::P50, Figure::P99] {
             quantile(page, cell.latency.iter().find(|q| q.name == name));
         }
         plain(page, &figures::count(cell.counts.planned - cell.counts.ok));
@@ -124,7 +124,7 @@ fn row(
     ));
 }
 
-fn of_pair<'a>(summary: &'a Summary, load: &Load, cell: &Cell, what: &str) -> Option<&'a Ratio> {
+fn of_pair<'a>(summary: &'a Summary, load: &Load, cell: &Cell, what: Figure) -> Option<&'a Ratio> {
     let pair = summary
         .comparisons
         .iter()

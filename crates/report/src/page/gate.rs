@@ -25,7 +25,7 @@ pub(super) fn first_screen(page: &mut Html, summary: &Summary) {
     open_table(page, &heading, Some(&heading), &columns);
     for q in &gate.questions {
         page.raw("<tr><th scope=\"row\">")
-            .text(name(&q.what))
+            .text(name(q.what))
             .raw("</th>");
         ratio(page, q.ratio, q.low.zip(q.high));
         plain(page, &words::share(q.margin));

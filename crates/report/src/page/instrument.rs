@@ -1,6 +1,7 @@
 //! The instrument's own error, the time from core to core and the generators' TLS, as tables.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::Summary;
 
 use super::html::Html;
@@ -70,10 +71,10 @@ fn error(page: &mut Html, summary: &Summary) {
         open_row(page, summary, &cell.mesh);
         plain(page, &figures::count(found.sampled));
         plain(page, &figures::count(found.missed));
-        for name in ["p50", "p99", "max"] {
+        for name in [Figure::P50, Figure::P99, Figure::Max] {
             plain(page, &percentile_words(&found.service_time, name));
         }
-        for name in ["p50", "p99"] {
+        for name in [Figure::P50, Figure::P99] {
             plain(page, &percentile_words(&found.send, name));
         }
         plain(page, &figures::count(found.below_zero));
@@ -99,8 +100,8 @@ fn tls(page: &mut Html, summary: &Summary) {
         "mesh",
         "handshakes",
         "resumed",
-        "p50",
-        "p99",
+        Figure::P50.label(),
+        Figure::P99.label(),
         "connections by version and cipher",
         "failures",
         "certificates",
@@ -110,7 +111,7 @@ fn tls(page: &mut Html, summary: &Summary) {
         open_row(page, summary, &cell.mesh);
         plain(page, &figures::count(found.handshakes_full));
         plain(page, &figures::count(found.handshakes_resumed));
-        for name in ["p50", "p99"] {
+        for name in [Figure::P50, Figure::P99] {
             plain(page, &percentile_words(&found.handshake, name));
         }
         for counts in [&found.protocols, &found.failures] {

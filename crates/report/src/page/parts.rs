@@ -1,6 +1,7 @@
 //! Pieces that several sections of the page use: names of meshes, grades, tables.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::{Cell, Estimate, Percentile, Quantile, Summary};
 use tare_records::verdict::Grade;
 
@@ -154,7 +155,7 @@ pub(super) fn percentile(page: &mut Html, percentile: Option<&Percentile>) {
 }
 
 /// Returns a percentile with its unit, or a dash without enough responses.
-pub(super) fn percentile_words(percentiles: &[Percentile], name: &str) -> String {
+pub(super) fn percentile_words(percentiles: &[Percentile], name: Figure) -> String {
     let supported = percentiles.iter().find(|q| q.name == name && q.supported);
     let value = supported.and_then(|q| q.value_ns);
     value.map_or("-".to_owned(), |ns| figures::duration(ns as f64))

@@ -2,6 +2,7 @@
 //! that they need no script; their colours follow the page's.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::path::{Decomposition, PathCosts, PathEdge, PathPart, ServiceCosts};
 use tare_records::summary::{Estimate, Summary};
 
@@ -45,13 +46,17 @@ fn decomposed(page: &mut Html, summary: &Summary, d: &Decomposition) {
     );
     let load = words::load_of(summary, &d.load);
     let heading = format!("Added to the latency of a request, {load}");
-    let columns = ["part", "mean", "p50", "p90", "p99"];
+    let [p50, p90, p99] = PERCENTILES.map(Figure::label);
+    let columns = ["part", "mean", p50, p90, p99];
     open_table(page, &heading, Some(&heading), &columns);
     for part in &d.parts {
         part_row(page, summary, part);
     }
     close_table(page);
 }
+
+/// The percentiles of a part.
+const PERCENTILES: [Figure; 3] = [Figure::P50, Figure::P90, Figure::P99];
 
 fn part_row(page: &mut Html, summary: &Summary, part: &PathPart) {
     page.raw("<tr><th scope=\"row\">").text(part.part.words());
@@ -61,7 +66,7 @@ fn part_row(page: &mut Html, summary: &Summary, part: &PathPart) {
     }
     page.raw("</th>");
     estimate(page, &part.mean_ns, figures::signed_duration);
-    for name in ["p50", "p90", "p99"] {
+    for name in PERCENTILES {
         match part.percentiles.iter().find(|p| p.name == name) {
             Some(p) => estimate(page, &p.ns, figures::signed_duration),
             None => figure(page, "-", None),

@@ -2,8 +2,8 @@
 //! side, never mixed.
 
 use tare_analysis::figures;
+use tare_records::summary::Summary;
 use tare_records::summary::published::Published;
-use tare_records::summary::{MethodFigure, Summary};
 
 use super::html::Html;
 use super::parts::{caption, close_table, open_row, open_section, open_table};
@@ -49,9 +49,11 @@ fn by_method(page: &mut Html, summary: &Summary) {
             for figure in of.flat_map(|n| &n.figures) {
                 open_row(page, summary, &cell.mesh);
                 page.tag("td", &cell.load);
-                page.tag("td", &figure.what.replace('_', " "));
-                let words =
-                    |value: Option<f64>| value.map_or("-".to_owned(), |v| in_its_unit(figure, v));
+                page.tag("td", figure.what.label());
+                let unit = figure.what.unit();
+                let words = |value: Option<f64>| {
+                    value.map_or("-".to_owned(), |v| figures::in_unit(v, unit))
+                };
                 page.raw("<td>")
                     .tag("b", &words(Some(figure.value)))
                     .raw("</td>");
@@ -60,16 +62,6 @@ fn by_method(page: &mut Html, summary: &Summary) {
             }
         }
         close_table(page);
-    }
-}
-
-fn in_its_unit(figure: &MethodFigure, value: f64) -> String {
-    if figure.what.ends_with("cpu") {
-        format!("{} cores", figures::cores(value))
-    } else if figure.what.ends_with("memory") {
-        figures::bytes(value)
-    } else {
-        figures::duration(value)
     }
 }
 

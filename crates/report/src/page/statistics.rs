@@ -47,7 +47,7 @@ pub(super) fn table(page: &mut Html, summary: &Summary) {
 }
 
 fn row(page: &mut Html, ratio: &Ratio) {
-    plain(page, &ratio.what.replace('_', " "));
+    plain(page, ratio.what.label());
     let words = figures::ratio_interval(ratio.value, ratio.low, ratio.high);
     if ratio.outcome == Outcome::Different {
         page.raw("<td>").tag("b", &words).raw("</td>");

@@ -1,6 +1,7 @@
 //! The factors of a sweep: sentences on the first screen, a section with charts and tables.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::{
     FactorSummary, Fit, Outcome, Slice, Summary, SweepFigure, SweepLine, SweepPoint, SweepRatio,
 };
@@ -106,29 +107,29 @@ fn points(page: &mut Html, summary: &Summary, factor: &FactorSummary, slice: &Sl
         for point in &line.points {
             open_row(page, summary, &line.mesh);
             plain(page, &point.level);
-            value(page, point, "latency", figures::ms);
+            value(page, point, Figure::Mean, figures::ms);
             for (what, words) in [
-                ("p50", figures::ms as fn(f64) -> String),
-                ("p99", figures::ms),
-                ("cpu", |ns| figures::significant(ns / 1e3)),
+                (Figure::P50, figures::ms as fn(f64) -> String),
+                (Figure::P99, figures::ms),
+                (Figure::Cpu, |ns| figures::significant(ns / 1e3)),
             ] {
                 let found = find(point, what);
                 value(page, point, what, words);
                 ratio(page, found.and_then(|f| f.to_baseline.as_ref()));
                 ratio(page, found.and_then(|f| f.to_anchor.as_ref()));
             }
-            value(page, point, "memory", figures::mib);
+            value(page, point, Figure::Memory, figures::mib);
             page.raw("</tr>\n");
         }
     }
     close_table(page);
 }
 
-fn find<'a>(point: &'a SweepPoint, what: &str) -> Option<&'a SweepFigure> {
+fn find(point: &SweepPoint, what: Figure) -> Option<&SweepFigure> {
     point.figures.iter().find(|f| f.what == what)
 }
 
-fn value(page: &mut Html, point: &SweepPoint, what: &str, words: fn(f64) -> String) {
+fn value(page: &mut Html, point: &SweepPoint, what: Figure, words: fn(f64) -> String) {
     match find(point, what) {
         Some(found) => estimate(page, &found.estimate, words),
         None => plain(page, "-"),
@@ -170,14 +171,14 @@ fn fits(page: &mut Html, summary: &Summary, factor: &FactorSummary, slice: &Slic
 }
 
 fn fit_cells(page: &mut Html, line: &SweepLine, fit: &Fit) {
-    plain(page, fit_words::fitted_figure(&fit.what));
-    plain(page, &fit_words::amount(&fit.slope, &fit.unit));
+    plain(page, fit.what.phrase());
+    plain(page, &fit_words::amount(&fit.slope, fit.unit));
     let over = fit.over_baseline.as_ref();
     plain(
         page,
-        &over.map_or("-".to_owned(), |e| fit_words::amount(e, &fit.unit)),
+        &over.map_or("-".to_owned(), |e| fit_words::amount(e, fit.unit)),
     );
-    plain(page, &fit_words::amount(&fit.intercept, &fit.unit));
+    plain(page, &fit_words::amount(&fit.intercept, fit.unit));
     plain(
         page,
         &fit_words::residual(line, fit).unwrap_or_else(|| "-".to_owned()),

@@ -1,6 +1,7 @@
 //! The figures of the charts as tables.
 
 use tare_analysis::figures;
+use tare_plan::{Figure, Unit};
 use tare_records::summary::{Cell, Estimate, MeshComparison, Outcome, Percentile, Ratio, Summary};
 use tare_records::trial::MemoryKind;
 use tare_records::worker::Plane;
@@ -13,9 +14,15 @@ use super::parts::{
 use crate::words;
 
 /// Columns that exist only with hardware counters.
-const COUNTED: [&str; 2] = ["instructions per request", "cycles per request"];
+const COUNTED: [Figure; 2] = [Figure::Instructions, Figure::Cycles];
 
-const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "p99.99"];
+const PERCENTILES: [Figure; 5] = [
+    Figure::P50,
+    Figure::P90,
+    Figure::P99,
+    Figure::P99_9,
+    Figure::P99_99,
+];
 
 pub(super) fn latency(page: &mut Html, summary: &Summary) {
     caption(
@@ -25,28 +32,19 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
             words::capitalised(&words::spread(summary))
         ),
     );
-    let columns = [
-        "mesh",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "p99.99",
-        "max",
-        "achieved",
-        "failed",
-        "lateness p99",
-        "verdict",
-    ];
+    let percentiles = || PERCENTILES.into_iter().chain([Figure::Max]);
+    let mut columns = vec!["mesh"];
+    columns.extend(percentiles().map(Figure::label));
+    columns.extend(["achieved", "failed", "lateness p99", "verdict"]);
     per_load(page, summary, &columns, |page, cell| {
         open_row(page, summary, &cell.mesh);
-        for name in PERCENTILES.iter().chain(&["max"]) {
-            quantile(page, cell.latency.iter().find(|q| q.name == *name));
+        for name in percentiles() {
+            quantile(page, cell.latency.iter().find(|q| q.name == name));
         }
         let rate = cell.achieved_rps.map_or("-".to_owned(), figures::rate);
         plain(page, &rate);
         plain(page, &figures::count(cell.counts.planned - cell.counts.ok));
-        plain(page, &percentile_words(&cell.lateness, "p99"));
+        plain(page, &percentile_words(&cell.lateness, Figure::P99));
         let grade = cell.verdict.grade.word();
         page.raw("<td>")
             .tag(
@@ -67,7 +65,8 @@ fn pooled(page: &mut Html, summary: &Summary) {
          alike enough. \"With failed requests\": of all planned requests; a request that failed counts \
          as not answered within the timeout.",
     );
-    let columns = ["mesh", "requests", "p50", "p90", "p99", "p99.9", "p99.99"];
+    let mut columns = vec!["mesh", "requests"];
+    columns.extend(PERCENTILES.map(Figure::label));
     per_load(page, summary, &columns, |page, cell| {
         open_row(page, summary, &cell.mesh);
         plain(page, "that succeeded");
@@ -86,8 +85,8 @@ fn pooled(page: &mut Html, summary: &Summary) {
     });
 }
 
-fn pooled_quantile(page: &mut Html, cell: &Cell, name: &str) {
-    let quantile = cell.latency.iter().find(|q| q.name == name && q.supported);
+fn pooled_quantile(page: &mut Html, cell: &Cell, name: Figure) {
+    let quantile = cell.supported(name);
     let Some(q) = quantile.map(|q| q.pooled) else {
         return figure(page, "-", None);
     };
@@ -99,9 +98,23 @@ fn pooled_quantile(page: &mut Html, cell: &Cell, name: &str) {
     figure(page, &ms(q.value_ns), between.as_deref());
 }
 
-fn find<'a>(percentiles: &'a [Percentile], name: &str) -> Option<&'a Percentile> {
+fn find(percentiles: &[Percentile], name: Figure) -> Option<&Percentile> {
     percentiles.iter().find(|p| p.name == name)
 }
+
+/// The columns of ratios.
+const RATIOS: [Figure; 10] = [
+    Figure::P50,
+    Figure::P90,
+    Figure::P99,
+    Figure::P99_9,
+    Figure::Cpu,
+    Figure::MachineCpu,
+    Figure::NodeCpu,
+    Figure::Memory,
+    Figure::Instructions,
+    Figure::Cycles,
+];
 
 /// Appends the ratios of all pairs of meshes, one table per load.
 pub(super) fn ratios(page: &mut Html, summary: &Summary) {
@@ -116,27 +129,14 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
     if let Some(sentence) = words::in_kernel(&summary.comparisons) {
         caption(page, &sentence);
     }
-    let mut figures = vec!["p50", "p90", "p99", "p99.9", "cpu", "machine_cpu", "memory"];
-    let mut columns = vec![
-        "mesh",
-        "over",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "CPU per request",
-        "machine CPU per request",
-        "proxy memory",
-    ];
-    let has = |what: &str| summary.comparisons.iter().any(|c| c.ratio(what).is_some());
-    if has("node_cpu") {
-        figures.insert(6, "node_cpu");
-        columns.insert(8, words::NODE_CPU);
-    }
-    if has("instructions") {
-        figures.extend(["instructions", "cycles"]);
-        columns.extend(COUNTED);
-    }
+    let has = |what: Figure| summary.comparisons.iter().any(|c| c.ratio(what).is_some());
+    let only_if_there = [Figure::NodeCpu, Figure::Instructions, Figure::Cycles];
+    let figures: Vec<Figure> = RATIOS
+        .into_iter()
+        .filter(|what| !only_if_there.contains(what) || has(*what))
+        .collect();
+    let mut columns = vec!["mesh", "over"];
+    columns.extend(figures.iter().map(|f| f.label()));
     for load in &summary.setup.loads {
         let heading = words::load_heading(&load.name, load);
         open_table(page, &heading, Some(&heading), &columns);
@@ -147,13 +147,13 @@ pub(super) fn ratios(page: &mut Html, summary: &Summary) {
     }
 }
 
-fn ratio_row(page: &mut Html, summary: &Summary, comparison: &MeshComparison, figures: &[&str]) {
+fn ratio_row(page: &mut Html, summary: &Summary, comparison: &MeshComparison, figures: &[Figure]) {
     page.raw("<tr><th scope=\"row\">");
     mesh_label(page, summary, &comparison.mesh);
     page.raw("</th>");
     plain(page, &comparison.reference);
     for what in figures {
-        match comparison.ratio(what) {
+        match comparison.ratio(*what) {
             Some(found) => ratio(page, found),
             None => figure(page, "-", None),
         }
@@ -165,10 +165,9 @@ fn ratio_row(page: &mut Html, summary: &Summary, comparison: &MeshComparison, fi
 fn ratio(page: &mut Html, ratio: &Ratio) {
     let words = figures::ratio_interval(ratio.value, ratio.low, ratio.high);
     let (value, interval) = words.split_once(" (").unwrap_or((&words, ""));
-    let here = match ratio.unit.as_str() {
-        "bytes" => figures::signed(ratio.difference, figures::bytes(ratio.difference)),
-        "count" => figures::signed(ratio.difference, figures::amount(ratio.difference)),
-        _ => figures::signed_duration(ratio.difference),
+    let here = match ratio.unit {
+        Unit::Ns => figures::signed_duration(ratio.difference),
+        unit => figures::signed(ratio.difference, figures::in_unit(ratio.difference, unit)),
     };
     let below = match ratio.outcome {
         Outcome::Different => here,
@@ -203,7 +202,7 @@ pub(super) fn resources(page: &mut Html, summary: &Summary) {
         "memory maximum",
         "kind of memory",
     ];
-    columns.extend(COUNTED.iter().filter(|_| counted));
+    columns.extend(COUNTED.map(Figure::label).into_iter().filter(|_| counted));
     per_load(page, summary, &columns, |page, cell| {
         for (plane, p) in &cell.planes {
             if matches!(plane, Plane::Tare) {
@@ -285,16 +284,22 @@ pub(super) fn proxy_cpu(page: &mut Html, summary: &Summary) {
 
 pub(super) fn endpoints(page: &mut Html, summary: &Summary) {
     caption(page, "In milliseconds, all usable trials pooled.");
-    let columns = [
-        "mesh", "endpoint", "requests", "failed", "p50", "p90", "p99", "p99.9", "max",
+    let percentiles = [
+        Figure::P50,
+        Figure::P90,
+        Figure::P99,
+        Figure::P99_9,
+        Figure::Max,
     ];
+    let mut columns = vec!["mesh", "endpoint", "requests", "failed"];
+    columns.extend(percentiles.map(Figure::label));
     per_load(page, summary, &columns, |page, cell| {
         for row in &cell.endpoints {
             open_row(page, summary, &cell.mesh);
             page.tag("td class=\"l\"", &row.name);
             plain(page, &figures::count(row.counts.planned));
             plain(page, &figures::count(row.counts.planned - row.counts.ok));
-            for name in ["p50", "p90", "p99", "p99.9", "max"] {
+            for name in percentiles {
                 percentile(page, find(&row.latency, name));
             }
             page.raw("</tr>\n");

@@ -1,8 +1,8 @@
 //! The capacity of each mesh, or the throughput of closed loops, in place of latencies at a rate.
 
 use tare_analysis::figures;
-use tare_plan::Load;
-use tare_records::summary::{Cell, CellCapacity, Estimate, Quantile, Summary};
+use tare_plan::{Figure, Load};
+use tare_records::summary::{Cell, CellCapacity, Estimate, Summary};
 
 use super::output::{DIM, NAME, Output, PLAIN, estimate};
 use super::table::ratio;
@@ -31,10 +31,13 @@ pub(super) fn rows(out: &mut Output, summary: &Summary, load: &Load, cells: &[&C
         let of_pair = summary.comparisons.iter().find(|c| {
             c.load == load.name && c.mesh == cell.mesh && c.reference == summary.baseline
         });
-        let found = of_pair.and_then(|c| c.ratio("capacity").or_else(|| c.ratio("throughput")));
+        let found = of_pair.and_then(|c| {
+            c.ratio(Figure::Capacity)
+                .or_else(|| c.ratio(Figure::Throughput))
+        });
         let rest = match &cell.capacity {
             Some(capacity) => format!("{}, {}", cores(capacity), memory(capacity)),
-            None => format!("{}, {}", ms(cell, "p50"), ms(cell, "p99")),
+            None => format!("{}, {}", ms(cell, Figure::P50), ms(cell, Figure::P99)),
         };
         out.line(&format!(
             "{:<NAME$}{rate:>25}{}  {rest}",
@@ -65,8 +68,7 @@ fn memory(capacity: &CellCapacity) -> String {
     memory.map_or("-".to_owned(), |e| figures::bytes(e.value))
 }
 
-fn ms(cell: &Cell, name: &str) -> String {
-    let found = |q: &&Quantile| q.name == name && q.supported;
-    let quantile = cell.latency.iter().find(found);
+fn ms(cell: &Cell, name: Figure) -> String {
+    let quantile = cell.supported(name);
     quantile.map_or("-".to_owned(), |q| figures::ms(q.value_ns as f64))
 }

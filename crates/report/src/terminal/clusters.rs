@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use tare_analysis::figures;
+use tare_plan::Unit;
 use tare_records::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
 
-use super::comparison::{figure, name};
 use super::output::{BOLD, Output, PLAIN, RED, WIDTH, YELLOW};
 use crate::text::fit;
 
@@ -44,9 +44,9 @@ pub fn render_clusters(comparison: &ClustersComparison, colour: bool) -> String 
         out.line("");
         out.painted(BOLD, &head);
         for row in rows {
-            let mut line = format!("{:<NAME_WIDTH$}", name(&row.what));
+            let mut line = format!("{:<NAME_WIDTH$}", row.what.label());
             for cell in &row.cells {
-                line += &column(&row.unit, cell.as_ref());
+                line += &column(row.unit, cell.as_ref());
             }
             let differs = row.cells.iter().flatten().any(|c| c.differs);
             out.painted(if differs { RED } else { PLAIN }, &line);
@@ -59,7 +59,7 @@ pub fn render_clusters(comparison: &ClustersComparison, colour: bool) -> String 
     out.text
 }
 
-fn column(unit: &str, cell: Option<&ClusterCell>) -> String {
+fn column(unit: Unit, cell: Option<&ClusterCell>) -> String {
     let Some(cell) = cell else {
         return format!("{:>width$}  ", "-", width = COLUMN_WIDTH - 2);
     };
@@ -68,7 +68,7 @@ fn column(unit: &str, cell: Option<&ClusterCell>) -> String {
         Some(p) if p < CHANCE_P_MAX => '?',
         _ => ' ',
     };
-    let figure = figure(unit, cell.value);
+    let figure = figures::in_unit(cell.value, unit);
     format!("{figure:>width$} {mark}", width = COLUMN_WIDTH - 2)
 }
 
@@ -124,10 +124,10 @@ fn difference(comparison: &ClustersComparison, index: usize) -> Option<String> {
         } else {
             "figures"
         },
-        name(&row.what),
+        row.what.label(),
         row.mesh,
         row.load,
-        figure(&row.unit, cell.value),
+        figures::in_unit(cell.value, row.unit),
         figures::significant(cell.ratio),
         if two(row) {
             "the other's"
@@ -145,6 +145,7 @@ fn clearness(cell: &ClusterCell) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_plan::Figure;
     use tare_records::summary::clusters::ComparedCluster;
     use tare_records::verdict::Grade;
 
@@ -176,8 +177,8 @@ mod tests {
             rows: vec![ClusterRow {
                 mesh: "bare".into(),
                 load: "60rps".into(),
-                what: "p50".into(),
-                unit: "ns".into(),
+                what: Figure::P50,
+                unit: Unit::Ns,
                 cells,
             }],
         }
@@ -214,7 +215,7 @@ mod tests {
             vec![Some(one.clone()), Some(one), Some(cell(value, 1e6, true))]
         };
         let mut of = comparison(columns(1.5e6));
-        of.rows[0].what = "p99".into();
+        of.rows[0].what = Figure::P99;
         of.rows.extend(comparison(columns(0.25e6)).rows);
         let text = render_clusters(&of, false);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");

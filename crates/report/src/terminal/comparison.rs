@@ -10,32 +10,6 @@ use tare_records::summary::{Outcome, Ratio};
 use super::output::{BOLD, DIM, GREEN, Output, RED, WIDTH, YELLOW};
 use crate::text::fit;
 
-/// Returns the name of a compared figure.
-pub(super) fn name(what: &str) -> &str {
-    match what {
-        "ratio_p50" => "p50, ratio",
-        "ratio_p99" => "p99, ratio",
-        "cpu" => "CPU/request",
-        "proxy_cpu" => "proxy CPU/request",
-        "machine_cpu" => "machine CPU/request",
-        "node_cpu" => "node CPU/request",
-        "memory" => "proxy memory",
-        "instructions" => "instructions/request",
-        "cycles" => "cycles/request",
-        other => other,
-    }
-}
-
-/// Returns a figure stored in the unit `stored`, with the unit in which it is shown.
-pub(super) fn figure(stored: &str, value: f64) -> String {
-    match stored {
-        "ns" => figures::duration(value),
-        "bytes" => figures::bytes(value),
-        "count" => figures::amount(value),
-        _ => format!("x{}", figures::significant(value)),
-    }
-}
-
 /// Returns the change with its interval: `x1.12 (1.05 to 1.20)`.
 pub(super) fn change_words(change: &Change) -> String {
     let Ratio {
@@ -124,12 +98,12 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
 }
 
 fn row(out: &mut Output, change: &Change) {
-    let unit = &change.ratio.unit;
+    let unit = change.ratio.unit;
     let line = format!(
-        "{:<20}{:>10}{:>10}  {:<24} ",
-        name(&change.ratio.what),
-        figure(unit, change.before),
-        figure(unit, change.after),
+        "{:<24}{:>10}{:>10}  {:<24} ",
+        change.ratio.what.label(),
+        figures::in_unit(change.before, unit),
+        figures::in_unit(change.after, unit),
         change_words(change),
     );
     let (code, words) = match (change.ratio.outcome, outcome(change)) {
@@ -157,11 +131,11 @@ pub(super) fn judgement(judged: &Judged, cells: &[ComparedCell]) -> String {
     match judged.found {
         None => {
             let threshold: Option<Threshold> = judged.threshold.parse().ok();
-            let figure = threshold.as_ref().map_or("", Threshold::figure);
+            let figure = threshold.as_ref().map(Threshold::figure);
             let of = |c: &&ComparedCell| (&c.mesh, &c.load) == (&judged.mesh, &judged.load);
             let mut changes = cells.iter().filter(of).flat_map(|c| &c.changes);
-            let has = changes.any(|c| c.ratio.what == figure);
-            let needed = responses_needed(figure).filter(|_| !has);
+            let has = changes.any(|c| Some(c.ratio.what) == figure);
+            let needed = figure.filter(|_| !has).and_then(responses_needed);
             let needed = needed.map_or(String::new(), |needed| format!("; {needed}"));
             format!(
                 "{result} {place}: it needs at least 2 blocks with this figure in each run{needed}"

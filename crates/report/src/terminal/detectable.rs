@@ -1,5 +1,6 @@
 //! Which ratios a plan can detect, estimated from the variation between blocks of an earlier run.
 
+use tare_plan::Figure;
 use tare_records::summary::{MeshComparison, Ratio, Summary};
 use tare_stats::effect::Effect;
 use tare_stats::power;
@@ -19,7 +20,7 @@ pub fn render_detectable(summary: &Summary, blocks: &[u32]) -> Option<String> {
         .iter()
         .filter(|c| c.reference == summary.baseline)
     {
-        for what in ["p50", "p99", "cpu"] {
+        for what in [Figure::P50, Figure::P99, Figure::Cpu] {
             let ratio = comparison.ratio(what);
             if let Some(row) = ratio.and_then(|r| row(summary, comparison, r, blocks)) {
                 rows.line(&row);

@@ -29,7 +29,7 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
     for question in &gate.questions {
         let line = format!(
             "{:<22}{:>24}{:>9}  {:<24}",
-            name(&question.what),
+            name(question.what),
             ratio(question),
             words::share(question.margin),
             itself(question),
@@ -78,7 +78,7 @@ pub fn render_gate_markdown(summary: &Summary) -> Option<String> {
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} |",
-            name(&question.what),
+            name(question.what),
             ratio(question),
             words::share(question.margin),
             itself(question)
@@ -119,7 +119,7 @@ pub fn render_gate_junit(summary: &Summary) -> Option<String> {
     }
     let failures = words::failures(summary).into_iter().map(|line| xml(&line));
     let lines = gate.questions.iter().map(|q| {
-        let (name, margin) = (name(&q.what), words::share(q.margin));
+        let (name, margin) = (name(q.what), words::share(q.margin));
         xml(&format!("{name}: {} (margin {margin})", ratio(q)))
     });
     let lines = failures.chain(lines).collect::<Vec<_>>().join("\n");

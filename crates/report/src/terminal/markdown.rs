@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
+use tare_analysis::figures;
 use tare_records::summary::Outcome;
 use tare_records::summary::comparison::{Comparison, ThresholdResult};
 
-use super::comparison::{
-    DAYS, change_words, figure, judgement, name, not_compared, outcome, run_words,
-};
+use super::comparison::{DAYS, change_words, judgement, not_compared, outcome, run_words};
 use crate::text::printable;
 
 /// Returns the comparison as Markdown.
@@ -59,15 +58,15 @@ pub fn render_comparison_markdown(comparison: &Comparison) -> String {
                 Outcome::Different => format!("**{}**", outcome(change)),
                 _ => outcome(change).to_owned(),
             };
-            let unit = &change.ratio.unit;
+            let unit = change.ratio.unit;
             let _ = writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | {outcome} |",
                 escaped(&cell.mesh),
                 escaped(&cell.load),
-                name(&change.ratio.what),
-                figure(unit, change.before),
-                figure(unit, change.after),
+                change.ratio.what.label(),
+                figures::in_unit(change.before, unit),
+                figures::in_unit(change.after, unit),
                 change_words(change),
             );
         }

@@ -1,6 +1,7 @@
 //! Where in the path of a request a mesh costs time, if the plan has proxies on one side only.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::Summary;
 use tare_records::summary::path::{PathEdge, PathPart};
 
@@ -16,7 +17,12 @@ pub(super) fn rows(out: &mut Output, summary: &Summary) {
         let heading = format!("added at {}, ms", words::load_of(summary, &d.load));
         out.painted(
             DIM,
-            &format!("{heading:<30}{:>28}{:>11}{:>11}", "mean", "p50", "p99"),
+            &format!(
+                "{heading:<30}{:>28}{:>11}{:>11}",
+                Figure::Mean.label(),
+                Figure::P50.label(),
+                Figure::P99.label()
+            ),
         );
         for part in &d.parts {
             out.line(&row(part));
@@ -27,7 +33,9 @@ pub(super) fn rows(out: &mut Output, summary: &Summary) {
             DIM,
             &format!(
                 "{heading:<30}{:>28}{:>11}{:>13}",
-                "mean, ms", "p50", "per request"
+                "mean, ms",
+                Figure::P50.label(),
+                "per request"
             ),
         );
         let own = |e: &&PathEdge| e.mesh == d.mesh && e.load == d.load;
@@ -48,7 +56,7 @@ pub(super) fn rows(out: &mut Output, summary: &Summary) {
 }
 
 fn row(part: &PathPart) -> String {
-    let percentile = |name: &str| {
+    let percentile = |name: Figure| {
         let found = part.percentiles.iter().find(|p| p.name == name);
         found.map_or("-".to_owned(), |p| figures::ms(p.ns.value))
     };
@@ -56,7 +64,7 @@ fn row(part: &PathPart) -> String {
         "{:<30}{:>28}{:>11}{:>11}",
         part.part.words(),
         figures::ms_interval(&part.mean_ns),
-        percentile("p50"),
-        percentile("p99")
+        percentile(Figure::P50),
+        percentile(Figure::P99)
     )
 }

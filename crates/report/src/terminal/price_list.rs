@@ -1,5 +1,6 @@
 //! The price list of features: one feature a line, its intervals below.
 
+use tare_plan::Figure;
 use tare_records::summary::{FeaturePrice, Outcome, PriceList, Summary};
 use tare_records::verdict::Grade;
 
@@ -34,7 +35,7 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
         out,
         DIM,
         "",
-        ["p50", "p99", "CPU", "memory"].map(str::to_owned),
+        [Figure::P50.label(), Figure::P99.label(), "CPU", "memory"].map(str::to_owned),
     );
     let units = ["ratio", "ratio", "per hop", "per proxy"];
     line(out, DIM, "feature", units.map(str::to_owned));

@@ -1,6 +1,7 @@
 //! The run summarised by the methods of published benchmarks, and the published figures.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::published::{Published, PublishedFigure};
 use tare_records::summary::{Cell, MethodFigure, MethodSummary, Summary};
 
@@ -32,7 +33,8 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
                 .map_or_else(|| load.name.clone(), figures::rate),
             WIDTH,
         ));
-        let latency = ["p50", "p99", "max"].map(|what| (what, "ms", figures::ms as fn(f64) -> _));
+        let latency = [Figure::P50, Figure::P99, Figure::Max];
+        let latency = latency.map(|what| (what, what.label(), figures::ms as fn(f64) -> _));
         section(&mut out, "latency, ms", &rows, &latency);
         section(&mut out, "data plane", &rows, &DATA_PLANE);
         section(&mut out, "control plane", &rows, &CONTROL_PLANE);
@@ -45,18 +47,18 @@ pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
     Some(out.text)
 }
 
-/// Name of a figure, its heading and its format.
-type Column = (&'static str, &'static str, fn(f64) -> String);
+/// A figure, its heading and its format.
+type Column = (Figure, &'static str, fn(f64) -> String);
 
 const DATA_PLANE: [Column; 3] = [
-    ("data_plane_cpu", "CPU, cores", figures::cores),
-    ("data_plane_memory", "memory, MiB", figures::mib),
-    ("largest_proxy_memory", "largest, MiB", figures::mib),
+    (Figure::DataPlaneCpu, "CPU, cores", figures::cores),
+    (Figure::DataPlaneMemory, "memory, MiB", figures::mib),
+    (Figure::LargestProxyMemory, "largest, MiB", figures::mib),
 ];
 
 const CONTROL_PLANE: [Column; 2] = [
-    ("control_plane_cpu", "CPU, cores", figures::cores),
-    ("control_plane_memory", "memory, MiB", figures::mib),
+    (Figure::ControlPlaneCpu, "CPU, cores", figures::cores),
+    (Figure::ControlPlaneMemory, "memory, MiB", figures::mib),
 ];
 
 /// Appends a table with these columns, if any mesh has one of the figures.
@@ -65,8 +67,7 @@ fn section(out: &mut Output, title: &str, rows: &[(&Cell, &MethodSummary)], colu
     if !rows.iter().any(|(_, n)| n.figures.iter().any(is_shown)) {
         return;
     }
-    let head = |(what, unit, _): &Column| if *unit == "ms" { *what } else { *unit };
-    let heads: String = columns.iter().map(|c| format!("{:>21}", head(c))).collect();
+    let heads: String = columns.iter().map(|c| format!("{:>21}", c.1)).collect();
     out.line(&format!("{title:<NAME$}{heads}"));
     for (cell, named) in rows {
         let figure = |(what, _, words): &Column| {

@@ -1,6 +1,7 @@
 //! The factors of a sweep: sentences, then a table of the levels of each.
 
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::{
     FactorSummary, Fit, Outcome, Slice, Summary, SweepFigure, SweepLine, SweepPoint, SweepRatio,
 };
@@ -68,8 +69,8 @@ fn table(out: &mut Output, summary: &Summary, factor: &FactorSummary, slice: &Sl
 }
 
 fn row(mesh: &str, point: &SweepPoint) -> String {
-    let find = |what: &str| point.figures.iter().find(|f| f.what == what);
-    let value = |what: &str, words: fn(f64) -> String| {
+    let find = |what: Figure| point.figures.iter().find(|f| f.what == what);
+    let value = |what: Figure, words: fn(f64) -> String| {
         find(what).map_or("-".to_owned(), |f| words(f.estimate.value))
     };
     let ratio = |f: Option<&SweepFigure>| {
@@ -80,10 +81,10 @@ fn row(mesh: &str, point: &SweepPoint) -> String {
         "{:<MESH$}{:>LEVEL$}{:>FIGURE$}{:>FIGURE$}{:>RATIO$}{:>RATIO$}",
         fit(mesh, MESH - 1),
         fit(&point.level, LEVEL - 1),
-        value("p50", figures::ms),
-        value("cpu", |ns| figures::significant(ns / 1e3)),
-        ratio(find("p50")),
-        ratio(find("cpu")),
+        value(Figure::P50, figures::ms),
+        value(Figure::Cpu, |ns| figures::significant(ns / 1e3)),
+        ratio(find(Figure::P50)),
+        ratio(find(Figure::Cpu)),
     )
 }
 
@@ -101,13 +102,13 @@ fn ratio_words(ratio: &SweepRatio) -> String {
 /// What the sentences leave out: what the mesh adds to each unit, and how well the line fits.
 fn fit_words(line: &SweepLine, fit: &Fit) -> Option<String> {
     let over = fit.over_baseline.as_ref().map(|over| {
-        let amount = fit_words::amount(over, &fit.unit);
+        let amount = fit_words::amount(over, fit.unit);
         format!("the mesh adds {amount} of it")
     });
     let parts: Vec<String> = over
         .into_iter()
         .chain(fit_words::residual(line, fit))
         .collect();
-    let figure = fit_words::fitted_figure(&fit.what);
+    let figure = fit.what.phrase();
     (!parts.is_empty()).then(|| format!("{figure}: {}", parts.join("; ")))
 }

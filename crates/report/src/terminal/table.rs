@@ -1,9 +1,8 @@
 //! The result of a run: the answers, then one block of tables per load.
 
 use tare_analysis::figures;
-use tare_records::summary::{
-    Cell, Estimate, MeshComparison, Outcome, Quantile, Ratio, Stopping, Summary,
-};
+use tare_plan::Figure;
+use tare_records::summary::{Cell, Estimate, MeshComparison, Outcome, Ratio, Stopping, Summary};
 use tare_records::verdict::Grade;
 use tare_records::worker::Plane;
 
@@ -14,7 +13,7 @@ use crate::text::{fit, printable};
 use crate::words;
 
 /// The percentiles of which the spread and the ratios are shown.
-const PERCENTILES: [&str; 2] = ["p50", "p99"];
+const PERCENTILES: [Figure; 2] = [Figure::P50, Figure::P99];
 
 /// Width of a column of ratios.
 const RATIO: usize = 22;
@@ -128,11 +127,7 @@ fn legend(summary: &Summary) -> String {
     if !summary.comparisons.is_empty() {
         parts.push(words::questions(summary));
     }
-    let of_rate = ["capacity", "throughput"];
-    let shown = |r: &&Ratio| {
-        let what = r.what.as_str();
-        of_rate.contains(&what) || COLUMNS.iter().any(|c| c.contains(&what))
-    };
+    let shown = |r: &&Ratio| r.what.is_rate() || COLUMNS.iter().any(|(_, c)| c.contains(&r.what));
     let ratios = || {
         summary
             .comparisons
@@ -186,15 +181,21 @@ pub(super) fn sign(outcome: Outcome) -> &'static str {
 }
 
 fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
-    let names = ["p50", "p90", "p99", "p99.9", "max"];
+    let names = [
+        Figure::P50,
+        Figure::P90,
+        Figure::P99,
+        Figure::P99_9,
+        Figure::Max,
+    ];
     let head: String = names.iter().map(|n| format!("{n:>8}")).collect();
     out.painted(
         DIM,
         &format!("{:<NAME$}{head}{:>8}  verdict", "latency, ms", "failed"),
     );
     for cell in cells {
-        let figure = |name: &&str| {
-            let row = supported(cell, name);
+        let figure = |name: &Figure| {
+            let row = cell.supported(*name);
             let ms = row.map_or("-".to_owned(), |q| figures::ms(q.value_ns as f64));
             format!("{ms:>8}")
         };
@@ -219,14 +220,9 @@ fn latency_rows(out: &mut Output, summary: &Summary, cells: &[&Cell]) {
     out.line("");
 }
 
-/// A percentile of the cell, if it has enough responses.
-fn supported<'a>(cell: &'a Cell, name: &str) -> Option<&'a Quantile> {
-    cell.latency.iter().find(|q| q.name == name && q.supported)
-}
-
 /// The ends beside a percentile; empty without them.
-fn quantile_spread(cell: &Cell, name: &str) -> String {
-    let interval = supported(cell, name).and_then(|q| q.low_ns.zip(q.high_ns));
+fn quantile_spread(cell: &Cell, name: Figure) -> String {
+    let interval = cell.supported(name).and_then(|q| q.low_ns.zip(q.high_ns));
     interval.map_or(String::new(), |(low, high)| {
         format!(
             "{} to {}",
@@ -236,27 +232,25 @@ fn quantile_spread(cell: &Cell, name: &str) -> String {
     })
 }
 
-/// The figures of the three columns of ratios; of several, the first that was measured.
-const COLUMNS: [&[&str]; 3] = [&["p50"], &["p99"], &["proxy_cpu", "cpu", "node_cpu"]];
+/// The head and the figures of the three columns of ratios; of several figures, the first that was measured.
+const COLUMNS: [(&str, &[Figure]); 3] = [
+    (Figure::P50.label(), &[Figure::P50]),
+    (Figure::P99.label(), &[Figure::P99]),
+    (Figure::Cpu.label(), &Figure::CPU),
+];
 
 /// The ratios of all pairs of meshes under a load, by the mesh that the others are divided by.
 fn ratio_rows(out: &mut Output, summary: &Summary, load: &str) {
     let all = summary.comparisons.iter();
     let here: Vec<&MeshComparison> = all.filter(|c| c.load == load).collect();
     for reference in words::references(&here) {
-        out.painted(
-            DIM,
-            &format!(
-                "{:<RATIO_NAME$}{:>RATIO$}{:>RATIO$}{:>RATIO$}",
-                fit(&format!("over {reference}"), RATIO_NAME),
-                "p50",
-                "p99",
-                "CPU per request",
-            ),
-        );
+        let heads = COLUMNS.map(|(head, _)| format!("{head:>RATIO$}")).concat();
+        let over = fit(&format!("over {reference}"), RATIO_NAME);
+        out.painted(DIM, &format!("{over:<RATIO_NAME$}{heads}"));
         for comparison in here.iter().filter(|c| c.reference == reference) {
-            let column =
-                |names: &&[&str]| ratio(out, names.iter().find_map(|name| comparison.ratio(name)));
+            let column = |(_, figures): &(&str, &[Figure])| {
+                ratio(out, figures.iter().find_map(|f| comparison.ratio(*f)))
+            };
             let row: String = COLUMNS.iter().map(column).collect();
             out.line(&format!(
                 "{:<RATIO_NAME$}{row}",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::support::{analysed, legend};
 use tare_analysis::compare::ratio::Level;
 use tare_plan::trial::order;
-use tare_plan::{EnvironmentKind, Plan, PrecisionTarget, StopRule};
+use tare_plan::{EnvironmentKind, Figure, Plan, PrecisionTarget, StopRule};
 use tare_records::load::TlsResult;
 use tare_records::summary::{
     Cell, Estimate, MeshComparison, Outcome, QuantileSpread, Summary, Tls,
@@ -108,7 +108,7 @@ fn all_pairs_of_meshes_are_compared_and_few_questions_decide() {
         .ratios
         .iter()
         .filter(|r| r.primary)
-        .map(|r| r.what.as_str())
+        .map(|r| r.what.id())
         .collect();
     assert_eq!(primary, ["p50", "p99", "proxy_cpu"]);
     let all = summary.comparisons.iter().flat_map(|c| &c.ratios);
@@ -119,7 +119,7 @@ fn all_pairs_of_meshes_are_compared_and_few_questions_decide() {
             "{ratio:?}"
         );
     }
-    let p50 = mtls.ratio("p50").unwrap();
+    let p50 = mtls.ratio(Figure::P50).unwrap();
     assert!(
         (p50.value - 1.2).abs() < 0.1 && p50.blocks.len() == 3,
         "{p50:?}"
@@ -143,7 +143,12 @@ fn failed_requests_are_in_the_percentiles_of_all_requests() {
         .iter()
         .find(|c| c.mesh == "envoy" && c.load == "400rps")
         .unwrap();
-    let of_all = |name: &str| cell.latency_of_all.iter().find(|p| p.name == name).unwrap();
+    let of_all = |name: &str| {
+        cell.latency_of_all
+            .iter()
+            .find(|p| p.name.id() == name)
+            .unwrap()
+    };
     assert_eq!(of_all("p99").value_ns, None, "one in twenty timed out");
     assert!(of_all("p50").value_ns.unwrap() > cell.latency[0].pooled.value_ns);
     let caution = summary.answers[0].caution.as_ref().unwrap();
@@ -177,8 +182,8 @@ fn a_percentile_with_too_few_samples_in_a_trial_is_not_shown() {
         .collect();
     assert_eq!(supported, [true, true, false, false, false, true]);
     let ratios = &summary.comparisons[0].ratios;
-    assert!(ratios.iter().any(|r| r.what == "p90"));
-    assert!(!ratios.iter().any(|r| r.what == "p99"), "{ratios:?}");
+    assert!(ratios.iter().any(|r| r.what == Figure::P90));
+    assert!(!ratios.iter().any(|r| r.what == Figure::P99), "{ratios:?}");
     let text = &summary.answers[0].text;
     assert!(
         text.contains("the median is x") && !text.contains("p99"),
@@ -256,7 +261,7 @@ fn findings_about_too_few_samples_end_with_pooling() {
 fn one_block_gives_no_interval() {
     let plan = support::plan(&[("bare", ""), ("envoy", "Envoy")], &[400.0], 1);
     let summary = analysed(&plan, |_| {});
-    let p50 = summary.comparisons[0].ratio("p50").unwrap();
+    let p50 = summary.comparisons[0].ratio(Figure::P50).unwrap();
     assert_eq!((p50.low, p50.outcome), (None, Outcome::NotResolved));
     assert_eq!(summary.cells[1].latency[0].low_ns, None);
     let text = &summary.answers[0].text;
@@ -301,7 +306,7 @@ fn resources_of_an_adaptive_plan_have_the_raised_confidence() {
     let mut adaptive = fixed.clone();
     adaptive.until = Some(StopRule {
         targets: vec![PrecisionTarget {
-            what: "p50".to_owned(),
+            what: Figure::P50,
             half_width: 0.5,
         }],
         min: 3,
@@ -405,7 +410,13 @@ fn the_instrument_error_is_pooled_and_shown() {
     assert_eq!((found.sampled, found.missed), (cell.counts.ok, 15));
     assert_eq!((found.below_zero, found.clock_uncertainty_ns_max), (6, 300));
     // 4,000 to 7,960 ns in steps of 40, to the end of a bucket.
-    let at = |name: &str| found.service_time.iter().find(|q| q.name == name).unwrap();
+    let at = |name: &str| {
+        found
+            .service_time
+            .iter()
+            .find(|q| q.name.id() == name)
+            .unwrap()
+    };
     assert_eq!(at("p50").value_ns, Some(Histogram::bucket_end(5_960)));
     assert_eq!(at("max").value_ns, Some(7_960));
     assert_eq!(cell.lateness.len(), found.send.len());

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::support::analysed;
-use tare_plan::{EnvironmentKind, Plan, resolve};
+use tare_plan::{EnvironmentKind, Figure, Plan, resolve};
 use tare_records::churn::{ChurnMetric, ChurnResult};
 use tare_records::summary::{CellChurn, Outcome, Summary};
 use tare_records::trial::{PlaneUse, TrialResult};
@@ -87,7 +87,7 @@ fn the_figures_of_a_mesh_are_means_over_the_blocks_and_are_compared() {
         .iter()
         .find(|c| c.mesh == "istio/minimal")
         .unwrap();
-    let ratio = comparison.ratio("convergence").unwrap();
+    let ratio = comparison.ratio(Figure::Convergence).unwrap();
     assert_eq!(ratio.outcome, Outcome::Different);
     assert!((ratio.value - 330.0 / 930.0).abs() < 0.01, "{ratio:?}");
 
@@ -163,7 +163,7 @@ fn a_sweep_shows_the_control_plane_at_each_level() {
         let figures = &line.points[point].figures;
         figures
             .iter()
-            .find(|f| f.what == what)
+            .find(|f| f.what.id() == what)
             .unwrap()
             .estimate
             .value

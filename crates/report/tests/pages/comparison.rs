@@ -10,7 +10,7 @@ use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::compare::{Side, clusters};
 use tare_analysis::summary::{METHODS, summarise};
 use tare_plan::trial::order;
-use tare_plan::{Plan, PrecisionTarget, StopRule, UNTIL_MIN};
+use tare_plan::{Figure, Plan, PrecisionTarget, StopRule, UNTIL_MIN};
 use tare_records::calls::TrialCalls;
 use tare_records::layout::IdleCores;
 use tare_records::summary::Outcome;
@@ -96,7 +96,7 @@ fn a_slower_mesh_is_found_where_it_is_slower() {
     assert_eq!((all[0].mesh.as_str(), all[0].limit), ("envoy", Some(0.10)));
     let change = |what: &str| {
         let mut changes = found.cells[1].changes.iter();
-        &changes.find(|c| c.ratio.what == what).unwrap().ratio
+        &changes.find(|c| c.ratio.what.id() == what).unwrap().ratio
     };
     let p50 = change("p50");
     assert_eq!(p50.outcome, Outcome::Different);
@@ -167,7 +167,7 @@ fn kinds_of_memory_are_never_compared_with_one_another() {
         &["memory:+5%"],
     );
     let mut changes = found.cells.iter().flat_map(|c| &c.changes);
-    assert!(!changes.any(|c| c.ratio.what == "memory"));
+    assert!(!changes.any(|c| c.ratio.what == Figure::Memory));
     assert!(found.thresholds.is_empty());
     assert_eq!(
         found.warnings,
@@ -250,7 +250,7 @@ fn meshes_with_other_kinds_of_memory_have_no_ratio_of_memory() {
             proxies.for_each(|p| p.memory_kind = kinds[of]);
         });
         let mut ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
-        ratios.any(|r| r.what == "memory")
+        ratios.any(|r| r.what == Figure::Memory)
     };
     assert!(with([MemoryKind::Pss, MemoryKind::Pss]));
     assert!(!with([MemoryKind::Pss, MemoryKind::Rss]));
@@ -280,7 +280,7 @@ fn published_methods_state_the_maxima_of_the_control_plane() {
     let cell = &summary.cells[1];
     let figure = |i: usize, what: &str| {
         let mut figures = cell.named[i].figures.iter();
-        figures.find(|f| f.what == what).unwrap()
+        figures.find(|f| f.what.id() == what).unwrap()
     };
     let (cpu, memory) = (
         figure(0, "control_plane_cpu"),
@@ -371,7 +371,7 @@ fn methods_of_published_benchmarks_give_the_figures_computed_by_hand() {
         cell.named[i]
             .figures
             .iter()
-            .find(|f| f.what == what)
+            .find(|f| f.what.id() == what)
             .unwrap()
     };
     let runs: Vec<f64> = cell.latency[2]
@@ -445,7 +445,7 @@ fn among_many_like_meshes_the_correction_leaves_few_that_differ() {
 fn sameness_and_detectable_ratios_are_stated() {
     let names = [("bare", "No mesh"), ("again", "Bare again")];
     let summary = analysed(&support::plan(&names, &[400.0], 10), |_| {});
-    let p50 = summary.comparisons[0].ratio("p50").unwrap();
+    let p50 = summary.comparisons[0].ratio(Figure::P50).unwrap();
     assert_eq!((p50.outcome, p50.margin), (Outcome::Same, 0.05), "{p50:?}");
     let [least, most] = p50.detectable.unwrap();
     assert!(1.0 < least && least < most && most < 1.2, "{p50:?}");
@@ -523,7 +523,7 @@ fn an_adaptive_run_that_stopped_is_complete() {
     let adaptive = Plan {
         until: Some(StopRule {
             targets: vec![PrecisionTarget {
-                what: "p50".into(),
+                what: Figure::P50,
                 half_width: 0.08,
             }],
             min: UNTIL_MIN,

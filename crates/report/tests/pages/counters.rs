@@ -9,7 +9,7 @@ use tare_analysis::StoredTrial;
 use tare_analysis::compare::Side;
 use tare_analysis::compare::across::compare;
 use tare_analysis::summary::summarise;
-use tare_plan::Plan;
+use tare_plan::{Figure, Plan, Unit};
 use tare_records::record::HardwareCounts;
 use tare_records::summary::comparison::{Comparison, JudgedBy};
 use tare_records::summary::{Ratio, Summary, TrialRow};
@@ -61,7 +61,7 @@ fn count_in_part(result: &mut TrialResult) {
 }
 
 fn ratio<'a>(summary: &'a Summary, what: &str) -> Option<&'a Ratio> {
-    summary.comparisons[0].ratio(what)
+    summary.comparisons[0].ratio(Figure::named(what)?)
 }
 
 /// The ratios of the blocks, without the rounding of logarithms.
@@ -108,7 +108,7 @@ fn known_counters_give_the_figures_exactly() {
     let high = 4.0 * (4.302_652_73 * 2_f64.ln() / 3_f64.sqrt()).exp();
     assert!((instructions.high.unwrap() / high - 1.0).abs() < 1e-6);
     assert!((instructions.difference - 150_000.0).abs() < 1e-6);
-    assert_eq!(instructions.unit, "count");
+    assert_eq!(instructions.unit, Unit::Count);
     assert!((ratio(&summary, "cycles").unwrap().value - 3.0).abs() < 1e-9);
     for what in ["instructions", "cycles"] {
         let ratio = ratio(&summary, what).unwrap();
@@ -173,7 +173,7 @@ fn counters_with_and_without_the_kernel_are_not_compared() {
     let of = |user_only| trials(&plan(), |r| count(r, user_only));
     let has = |c: &Comparison| {
         let mut changes = c.cells.iter().flat_map(|c| &c.changes);
-        changes.any(|c| c.ratio.what == "instructions")
+        changes.any(|c| c.ratio.what == Figure::Instructions)
     };
     let (all, user_only) = (of(false), of(true));
     let same = compared(&all, &all);

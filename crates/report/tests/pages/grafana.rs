@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tare_analysis::formats::families;
 use tare_analysis::history::series;
-use tare_plan::Margins;
+use tare_plan::{Figure, Margins};
 use tare_report::HistoryDir;
 use tare_report::export::{self, metrics, push};
 
@@ -172,7 +172,7 @@ fn a_history_is_imported_and_every_query_of_its_dashboard_finds_it() {
     let last = history.entries.last().unwrap();
     let p50 = all
         .iter()
-        .find(|s| s.key.variant == "envoy/mtls" && s.key.what == "p50");
+        .find(|s| s.key.variant == "envoy/mtls" && s.key.what == Figure::P50);
     let expected = p50.unwrap().points.last().unwrap().log.exp();
     let query = format!(
         "tare_history_ratio{{mesh=\"envoy/mtls\",figure=\"p50\"}} @ {}",

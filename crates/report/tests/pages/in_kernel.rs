@@ -5,8 +5,8 @@
 use crate::support;
 
 use crate::support::{analysed, legend};
-use tare_plan::Plan;
 use tare_plan::mesh::MeshKubernetes;
+use tare_plan::{Figure, Plan};
 use tare_records::summary::Summary;
 use tare_records::trial::TrialResult;
 use tare_report::render_page;
@@ -50,7 +50,7 @@ fn pair<'a>(summary: &'a Summary, mesh: &str) -> &'a tare_records::summary::Mesh
 fn its_comparisons_have_the_cpu_of_the_nodes_in_place_of_that_of_containers() {
     let summary = analysed(&plan(), with_nodes);
     let kernel = pair(&summary, "kernel");
-    let nodes = kernel.ratio("node_cpu").unwrap();
+    let nodes = kernel.ratio(Figure::NodeCpu).unwrap();
     assert!((nodes.value - 4.0).abs() < 1e-9, "{}", nodes.value);
     let blocks = nodes.blocks.iter().map(|r| (r * 1e9).round() / 1e9);
     assert_eq!(blocks.collect::<Vec<_>>(), [2.0, 4.0, 8.0]);
@@ -63,13 +63,13 @@ fn its_comparisons_have_the_cpu_of_the_nodes_in_place_of_that_of_containers() {
     // 0.3 cores more at 200 rps are 1.5 ms for each request.
     assert!((nodes.difference - 1.5e6).abs() < 1e-3);
     assert!(nodes.primary && nodes.p_holm.is_some());
-    for what in ["cpu", "proxy_cpu"] {
+    for what in [Figure::Cpu, Figure::ProxyCpu] {
         assert!(kernel.ratio(what).is_none(), "{what} lacks the kernel");
     }
 
     let envoy = pair(&summary, "envoy");
-    assert!(envoy.ratio("cpu").unwrap().primary);
-    assert!(!envoy.ratio("node_cpu").unwrap().primary);
+    assert!(envoy.ratio(Figure::Cpu).unwrap().primary);
+    assert!(!envoy.ratio(Figure::NodeCpu).unwrap().primary);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn table_answer_and_page_name_the_figure() {
     // Without agents on the nodes, the figure is unknown, and no other CPU takes its place.
     let summary = analysed(&plan(), |_| ());
     let kernel = pair(&summary, "kernel");
-    assert!(kernel.ratio("cpu").is_none() && kernel.ratio("node_cpu").is_none());
+    assert!(kernel.ratio(Figure::Cpu).is_none() && kernel.ratio(Figure::NodeCpu).is_none());
     assert!(!render_page(&summary).contains(&format!("{label}</th>")));
     assert!(!legend(&summary).contains("in the kernel, outside"));
 }

@@ -5,6 +5,7 @@
 
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
+use tare_plan::Figure;
 use tare_records::layout::RunManifest;
 use tare_records::summary::{MeshComparison, Outcome, Ratio, Summary};
 use tare_records::trial::TrialResult;
@@ -58,7 +59,7 @@ fn the_graph_predicts_the_hops_that_the_sidecars_counted() {
 fn ratio<'a>(summary: &'a Summary, mesh: &str, over: &str, load: &str, what: &str) -> &'a Ratio {
     let same = |c: &&MeshComparison| c.mesh == mesh && c.reference == over && c.load == load;
     let pair = summary.comparisons.iter().find(same).unwrap();
-    pair.ratio(what).unwrap()
+    pair.ratio(Figure::named(what).unwrap()).unwrap()
 }
 
 /// Panics unless the ratio and its interval are these, to 1 in the last digit.

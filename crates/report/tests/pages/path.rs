@@ -215,7 +215,7 @@ fn the_parts_and_their_interaction_add_up_to_the_whole() {
         interaction.percentiles.is_empty(),
         "percentiles do not add up"
     );
-    let names: Vec<&str> = whole.percentiles.iter().map(|p| p.name.as_str()).collect();
+    let names: Vec<&str> = whole.percentiles.iter().map(|p| p.name.id()).collect();
     assert_eq!(names, ["p50", "p90", "p99"]);
     let text = render_table(&summary(&plan, &stored), false);
     let row = text
@@ -283,7 +283,7 @@ fn trials_without_responses_or_calls_give_no_figure() {
     let whole = found.parts.iter().find(|p| p.part == Part::Whole).unwrap();
     let runs = |name: &str| {
         let mut all = whole.percentiles.iter();
-        all.find(|p| p.name == name).unwrap().ns.runs.len()
+        all.find(|p| p.name.id() == name).unwrap().ns.runs.len()
     };
     assert_eq!(
         (whole.mean_ns.runs.len(), runs("p90"), runs("p99")),

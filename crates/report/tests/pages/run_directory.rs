@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::support;
+use tare_plan::Figure;
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +50,7 @@ fn a_complete_run_has_no_notes_and_distinguishes_the_meshes() {
             let over_bare = comparison.reference == "bare";
             assert_eq!(
                 ratio.outcome == Outcome::Different,
-                over_bare || ratio.what == "proxy_cpu",
+                over_bare || ratio.what == Figure::ProxyCpu,
                 "{ratio:?}"
             );
         }
@@ -168,7 +169,7 @@ fn table_page_and_json_show_the_same_numbers() {
                 "page: {} {words}",
                 q.name
             );
-            let in_table = q.name != "p99.99" && q.supported;
+            let in_table = q.name != Figure::P99_99 && q.supported;
             assert!(
                 !in_table || table.contains(&words),
                 "table: {} {words}",
@@ -188,7 +189,7 @@ fn table_page_and_json_show_the_same_numbers() {
     for r in summary.comparisons.iter().flat_map(|c| &c.ratios) {
         let words = figures::ratio_interval(r.value, r.low, r.high);
         assert!(page.contains(&words), "page: {words}");
-        if ["p50", "p99"].contains(&r.what.as_str()) {
+        if [Figure::P50, Figure::P99].contains(&r.what) {
             let words = figures::ratio_short(r.value, r.low, r.high);
             assert!(table.contains(&words), "table: {words}");
         }
@@ -246,7 +247,7 @@ fn a_ratio_that_is_not_different_has_a_sign() {
     ] {
         let ratios = summary.comparisons.iter_mut().flat_map(|c| &mut c.ratios);
         ratios.for_each(|r| r.outcome = outcome);
-        let p50 = summary.comparisons[0].ratio("p50").unwrap();
+        let p50 = summary.comparisons[0].ratio(Figure::P50).unwrap();
         let words = figures::ratio_short(p50.value, p50.low, p50.high);
         let table = table(&summary);
         let joined = table.split_whitespace().collect::<Vec<_>>().join(" ");

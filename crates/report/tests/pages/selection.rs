@@ -7,8 +7,8 @@ use crate::support;
 use crate::support::{analysed, legend, scale};
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
-use tare_plan::Plan;
 use tare_plan::trial::order;
+use tare_plan::{Figure, Plan};
 use tare_records::summary::{MeshComparison, Outcome, Summary, TrialSelection, TrialStatus};
 use tare_records::trial::TrialResult;
 use tare_records::verdict::{Finding, Grade, Reason, Verdict};
@@ -76,7 +76,7 @@ fn a_disturbed_block_is_left_out_whole_and_the_answer_with_it_stands_beside() {
         assert_eq!((counted.used, counted.left_out), (8, 2), "{counted:?}");
     }
     let p50 = pair(&summary, "envoy/mtls", "bare", "400rps")
-        .ratio("p50")
+        .ratio(Figure::P50)
         .unwrap();
     assert_eq!((p50.outcome, p50.blocks.len()), (Outcome::Different, 4));
     let variant = &p50.variants[0];
@@ -160,7 +160,7 @@ fn where_most_blocks_are_disturbed_the_few_others_do_not_stand_for_the_run() {
         })
     };
     let blocks = |summary: &Summary| {
-        let p50 = pair(summary, "envoy/mtls", "bare", "400rps").ratio("p50");
+        let p50 = pair(summary, "envoy/mtls", "bare", "400rps").ratio(Figure::P50);
         p50.unwrap().blocks.len()
     };
     let minority = of(2);
@@ -297,7 +297,10 @@ fn only_common_blocks_are_compared() {
     });
     let found = pair(&summary, "envoy", "bare", "400rps");
     assert_eq!(found.blocks, [1]);
-    assert_eq!(found.ratio("p50").unwrap().outcome, Outcome::NotResolved);
+    assert_eq!(
+        found.ratio(Figure::P50).unwrap().outcome,
+        Outcome::NotResolved
+    );
     let cell = summary.cells.iter().find(|c| c.mesh == "envoy").unwrap();
     assert_eq!((cell.trials_used.len(), cell.trials_failed.len()), (2, 1));
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tare_analysis::StoredTrial;
 use tare_analysis::summary::summarise;
 use tare_plan::trial::order;
-use tare_plan::{CapacityOf, Plan, Prices};
+use tare_plan::{CapacityOf, Figure, Plan, Prices};
 use tare_records::layout;
 use tare_records::load::TlsResult;
 use tare_records::summary::{Cell, CellCapacity, CellChurn, CellOverload, Outcome, Ratio, Summary};
@@ -303,7 +303,7 @@ fn the_costs_follow_from_the_usable_trials_under_all_conditions() {
             let Some(comparison) = summary.comparisons.first_mut() else {
                 continue;
             };
-            let cpu = comparison.ratios.iter_mut().find(|r| r.what == "cpu");
+            let cpu = comparison.ratios.iter_mut().find(|r| r.what == Figure::Cpu);
             spoil(cpu.unwrap());
             assert!(refused(&summary));
             spoilt += 1;

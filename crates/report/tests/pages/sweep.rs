@@ -4,7 +4,9 @@
 
 use crate::support::{analysed, embedded, manifest, trials};
 use tare_analysis::summary::summarise;
-use tare_plan::{EnvironmentKind, FactorKind, Plan, PrecisionTarget, StopRule, extend, resolve};
+use tare_plan::{
+    EnvironmentKind, FactorKind, Figure, Plan, PrecisionTarget, StopRule, extend, resolve,
+};
 use tare_records::summary::{Fit, Outcome, Slice, Summary, SweepLine};
 use tare_records::trial::{PlaneUse, TrialResult};
 use tare_records::worker::Plane;
@@ -77,7 +79,7 @@ fn slice(summary: &Summary) -> &Slice {
 }
 
 fn fit<'a>(line: &'a SweepLine, what: &str) -> &'a Fit {
-    line.fits.iter().find(|f| f.what == what).unwrap()
+    line.fits.iter().find(|f| f.what.id() == what).unwrap()
 }
 
 fn near(found: f64, expected: f64, relative: f64) {
@@ -107,7 +109,7 @@ fn the_slope_of_an_exact_line_and_its_interval_over_blocks_are_known() {
         assert_eq!(cpu.residuals.len(), 4);
         // Histograms round latencies.
         near(fit(line, "latency").slope.value, 1e4 * per_kib, 0.01);
-        assert!(!line.fits.iter().any(|f| f.what == "memory"));
+        assert!(!line.fits.iter().any(|f| f.what == Figure::Memory));
     }
     let over = fit(&slice.lines[1], "cpu").over_baseline.as_ref().unwrap();
     near(over.value, 2e3, 1e-9);
@@ -123,7 +125,7 @@ fn each_level_is_compared_with_the_baseline_and_with_the_anchor_by_block() {
     assert_eq!(labels, ["0", "1KiB", "16KiB", "64KiB"]);
     let figure = |point: usize, what: &str| {
         let figures = &envoy.points[point].figures;
-        figures.iter().find(|f| f.what == what).unwrap()
+        figures.iter().find(|f| f.what.id() == what).unwrap()
     };
     // 50 + 3 x 64 = 242 over 50 + 64 = 114, and over 50 at the anchor.
     let last = figure(3, "cpu");
@@ -313,7 +315,7 @@ fn an_extended_sweep_pairs_the_new_levels_with_the_anchor_of_the_same_blocks() {
     assert_eq!([runs(0), runs(3), runs(5)], [10, 5, 5]);
     // Blocks 6 to 10 are 1.3 to 1.7 times as slow, with every level: ratios have none of it.
     let last = &envoy.points[5].figures;
-    let cpu = last.iter().find(|f| f.what == "cpu").unwrap();
+    let cpu = last.iter().find(|f| f.what == Figure::Cpu).unwrap();
     near(cpu.estimate.value, 1.5 * (50.0 + 3.0 * 1024.0) * 1e3, 1e-9);
     let over = [
         cpu.to_anchor.as_ref().unwrap(),
@@ -416,7 +418,7 @@ fn an_unfinished_extension_is_incomplete_and_an_adaptive_one_stops_in_each_of_it
 
     // Both parts have as many blocks as the rule needs at least.
     let target = PrecisionTarget {
-        what: "p50".to_owned(),
+        what: Figure::P50,
         half_width: 0.5,
     };
     plan.until = Some(StopRule {

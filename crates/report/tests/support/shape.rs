@@ -116,7 +116,7 @@ impl Shape {
             causes.note(kind, &format!("cell {key}"), caused);
         }
         for figure in &cell.latency {
-            add("latency", &figure.name);
+            add("latency", figure.name.id());
         }
         let answered = used.any(|r| r.load.as_ref().is_some_and(|l| l.latency_ns.count > 0));
         assert_eq!(cell.latency.is_empty(), !answered, "{who}: latency");

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use tare_plan::Figure;
 use tare_records::summary::{Outcome, Ratio, Summary, TrialStatus};
 use tare_records::worker::Plane;
 
@@ -34,7 +35,7 @@ pub(crate) fn weighed(summary: &Summary, expected: &[&str]) {
             );
             let Some(found) = found else { continue };
             assert_eq!(found.blocks, blocks, "{mesh} over {reference}");
-            student(found.ratio("cpu").unwrap(), blocks.len());
+            student(found.ratio(Figure::Cpu).unwrap(), blocks.len());
         }
     }
 }

@@ -13,9 +13,7 @@ use tare_analysis::formats::families::openmetrics;
 use tare_analysis::formats::rfc3339;
 use tare_analysis::history::{ENTRIES_LASTING, series};
 use tare_plan::Margins;
-use tare_records::history::{
-    ChangeKind, HistoryChange, HistoryEntry, HistorySeries, is_throughput,
-};
+use tare_records::history::{ChangeKind, HistoryChange, HistoryEntry, HistorySeries};
 use tare_report::{
     HistoryDir, HistoryError, entries_min, export, render_badge, render_history,
     render_history_page,
@@ -126,7 +124,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn since<'a>(series: &HistorySeries, entries: &'a [HistoryEntry]) -> Option<&'a HistoryEntry> {
     let last = series.points.last().map(|point| &point.entry);
     let counts = |c: &&HistoryChange| {
-        let is_worse = (c.ratio > 1.0) != is_throughput(&series.key.what);
+        let is_worse = (c.ratio > 1.0) != series.key.what.is_rate();
         is_worse && !c.silent && (c.kind != ChangeKind::Outlier || Some(&c.entry) == last)
     };
     let change = series.changes.iter().rfind(counts)?;

@@ -110,8 +110,7 @@ fn write(out: &mut String, m: &Merged) -> std::fmt::Result {
     match &m.result {
         Some(result) => text::accounts(out, result)?,
         None => {
-            let names = ["min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
-            writeln!(out, "{}", text::cells("", names.map(str::to_owned)))?;
+            writeln!(out, "{}", text::heads())?;
             writeln!(out, "{}\n", text::row("latency", &m.latency_ns))?;
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tare_analysis::history::series;
-use tare_plan::Margins;
+use tare_plan::{Figure, Margins, Unit};
 use tare_records::history::{
     Annotation, ChangeKind, HistoryEntry, HistoryFigure, HistorySeries, HistoryVariant,
 };
@@ -17,9 +17,9 @@ const TODAY: &str = "2026-11-25";
 
 fn entry(number: u64, host: &str, log_ratio: f64) -> HistoryEntry {
     let figure = |log_ratio| HistoryFigure {
-        what: "p50".to_owned(),
+        what: Figure::P50,
         load: "60rps".to_owned(),
-        unit: "ns".to_owned(),
+        unit: Unit::Ns,
         value: Some(1e6),
         log_ratio,
         low: log_ratio.map(|log| log - 0.01),
@@ -223,7 +223,7 @@ fn few_entries_are_not_called_steady() {
     let mut entries = entries_of(&[(0.0, 11)]);
     for (i, entry) in entries.iter_mut().enumerate() {
         let mut memory = entry.variants[1].figures[0].clone();
-        (memory.what, memory.unit) = ("memory".to_owned(), "bytes".to_owned());
+        (memory.what, memory.unit) = (Figure::Memory, Unit::Bytes);
         (memory.log_ratio, memory.low, memory.high) = (None, None, None);
         // Up and down in steps, none of which is a level that is clear.
         let percent = [0, 0, 3, 3, 5, 5, -2, -2, 6, 6, 10][i];
@@ -341,14 +341,14 @@ fn an_entry_that_cannot_be_is_skipped_with_its_place_and_the_others_are_shown() 
         change(&mut entry.variants[1].figures[0]);
     };
     figure(&mut entries[3], |f| f.low = Some(1e308));
-    figure(&mut entries[4], |f| f.unit = "ms".to_owned());
+    figure(&mut entries[4], |f| f.unit = Unit::Rps);
     let (code, shown, errors) = history(&entries, "", &[]);
     assert_eq!(code, 0, "{errors}");
     for (number, place) in [
         (1, "build: found 70000 characters"),
         (2, "variants[1].name: found 70000 characters"),
         (3, "variants[1].figures[0].low: found 1e308"),
-        (4, "variants[1].figures[0].unit: found `ms`, expected `ns`"),
+        (4, "variants[1].figures[0].unit: found `rps`, expected `ns`"),
     ] {
         let words = format!("host-{number}.json: {place}");
         assert!(errors.contains(&words), "{errors}");

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tare_plan::Figure;
 
 use tare_records::history::HistoryEntry;
 
@@ -209,7 +210,11 @@ fn a_killed_patrol_continues_and_adds_one_entry() {
     );
     assert_eq!(entry.runs, ["https://ci.example/short-build-1/report.html"]);
     let envoy = entry.variants.iter().find(|v| v.name == "envoy").unwrap();
-    let p50 = envoy.figures.iter().find(|f| f.what == "p50").unwrap();
+    let p50 = envoy
+        .figures
+        .iter()
+        .find(|f| f.what == Figure::P50)
+        .unwrap();
     assert!(p50.log_ratio.is_some_and(|log| log > 0.0), "{p50:?}");
     let again = named(dir.path()).output().unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("already"));

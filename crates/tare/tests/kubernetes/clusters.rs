@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
+use tare_plan::Figure;
 
 use crate::simulated::server::Server;
 use rustix::process::{Pid, Signal, kill_process};
@@ -116,7 +117,11 @@ async fn each_cluster_has_its_own_run_and_a_different_cluster_is_reported() {
         assert!(out.contains(&format!("=== cluster {name}")), "{out}");
     }
     let comparison: ClustersComparison = read(&both.join("comparison.json"));
-    let median = comparison.rows.iter().find(|r| r.what == "p50").unwrap();
+    let median = comparison
+        .rows
+        .iter()
+        .find(|r| r.what == Figure::P50)
+        .unwrap();
     let cells: Vec<_> = median.cells.iter().flatten().collect();
     assert!(cells.iter().all(|c| c.differs), "{median:#?}");
     assert!(cells[1].ratio > 1.5, "{median:#?}");

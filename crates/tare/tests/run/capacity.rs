@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use crate::judged::judged;
-use tare_plan::LoadKind;
 use tare_plan::load::Mode;
+use tare_plan::{Figure, LoadKind};
 use tare_records::capacity::{CapacityLimit, CapacityStep};
 use tare_records::layout;
 use tare_records::search::StepOutcome;
@@ -63,7 +63,7 @@ fn the_capacity_of_each_mesh_and_its_ratio_are_found() {
     }
     for (mesh, ratio) in [("envoy", 0.6), ("envoy/mtls", 0.4)] {
         let comparison = pair(&summary, mesh);
-        let found = comparison.ratio("capacity").unwrap();
+        let found = comparison.ratio(Figure::Capacity).unwrap();
         assert!((found.value / ratio - 1.0).abs() < 0.05, "{found:?}");
         assert!(found.primary && found.p_holm.unwrap() >= found.p.unwrap());
         assert_eq!(found.outcome, Outcome::Different);
@@ -119,7 +119,7 @@ fn page_and_table_answer_the_question_first() {
     for (load, expected) in [("60-users", 0.5), ("60-users-9ms", 10.0 / 11.0)] {
         let users = |c: &&MeshComparison| c.load == load && c.reference == "bare";
         let users = summary.comparisons.iter().find(users).unwrap();
-        let ratio = users.ratio("throughput").unwrap();
+        let ratio = users.ratio(Figure::Throughput).unwrap();
         assert!((ratio.value / expected - 1.0).abs() < 0.05, "{ratio:?}");
         assert!(!ratio.primary && users.ratios.len() == 1, "{users:?}");
     }
@@ -142,7 +142,7 @@ fn a_search_without_a_rate_is_stated() {
         answer.text
     );
     let mut all = pair(&summary, "envoy/mtls").ratios.iter();
-    assert!(all.all(|r| r.what != "capacity"));
+    assert!(all.all(|r| r.what != Figure::Capacity));
     let table = render_table(&summary, false);
     assert!(table.contains("below the lowest rate"), "{table}");
 }

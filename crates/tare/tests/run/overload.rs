@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tare_plan::CapacityOf;
+use tare_plan::{CapacityOf, Figure};
 use tare_records::layout;
 use tare_records::overload::FoundCapacities;
 use tare_records::summary::{CellOverload, Outcome, Summary};
@@ -78,7 +78,7 @@ fn goodput_stays_at_the_capacity_and_the_backlog_ends_after_the_overload() {
         all.find(|c| c.load == load && c.mesh == "envoy/mtls")
             .unwrap()
     };
-    let ratio = pair("baseline-150").ratio("goodput").unwrap();
+    let ratio = pair("baseline-150").ratio(Figure::Goodput).unwrap();
     assert!(
         ratio.primary && ratio.outcome == Outcome::Different,
         "{ratio:?}"

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use tare_plan::Figure;
 
 use serde_json::Value;
 use tare_records::worker::Plane;
@@ -164,7 +165,7 @@ fn each_replica_adds_a_proxy_to_the_mesh() {
         let line = lines.iter().find(|l| l.mesh == mesh).unwrap();
         line.fits
             .iter()
-            .find(|f| f.what == "cpu")
+            .find(|f| f.what == Figure::Cpu)
             .unwrap()
             .slope
             .value

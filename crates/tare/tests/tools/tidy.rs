@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tare_plan::Figure;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -209,6 +211,44 @@ fn files_of_others_are_read_through_the_crate_that_checks_them() {
                 .iter()
                 .find(|call| line.contains(**call) && !of_kernel);
             assert_eq!(found, None, "{path}: use tare_files: {line}");
+        }
+    }
+}
+
+/// Figures whose names are also words, units or keys of other programs.
+const ALSO_OTHER_WORDS: [Figure; 9] = [
+    Figure::Mean,
+    Figure::Max,
+    Figure::Cpu,
+    Figure::Memory,
+    Figure::Instructions,
+    Figure::Cycles,
+    Figure::Capacity,
+    Figure::Throughput,
+    Figure::Goodput,
+];
+
+#[test]
+fn names_of_figures_are_in_their_registry_only() {
+    let rooms = ["analysis", "plan", "records", "report"].map(|r| format!("crates/{r}/src/"));
+    let figures = Figure::ALL.iter().filter(|f| !ALSO_OTHER_WORDS.contains(f));
+    let names: Vec<String> = figures.map(|f| format!("\"{f}\"")).collect();
+    for file in files() {
+        let path = file
+            .strip_prefix(root())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let in_rooms = rooms.iter().any(|room| path.starts_with(room)) && path.ends_with(".rs");
+        if !in_rooms || path.ends_with("plan/src/figure.rs") || path.contains("tests") {
+            continue;
+        }
+        let text = read(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for line in code.lines().filter(|line| !line.contains("#[serde(")) {
+            let found = names.iter().find(|name| line.contains(name.as_str()));
+            assert_eq!(found, None, "{path}: use tare_plan::Figure: {line}");
         }
     }
 }

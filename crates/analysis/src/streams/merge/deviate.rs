@@ -10,6 +10,7 @@
 //! Source of the interval: David and Nagaraja, Order Statistics, 3rd edition, 7.1.
 //! The width of the band is this project's own choice.
 
+use tare_plan::Figure;
 use tare_plan::units::format_duration_ns;
 use tare_records::load::merge::{Deviation, MergedGenerator};
 use tare_records::verdict::{Finding, Grade, Reason};
@@ -27,7 +28,7 @@ pub(super) const BAND_NS: u64 = 100_000;
 /// Two-sided 99.9 % point of the normal distribution.
 const Z: f64 = 3.290_5;
 
-const AT: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+const AT: [(Figure, f64); 3] = [(Figure::P50, 0.5), (Figure::P90, 0.9), (Figure::P99, 0.99)];
 
 /// The deviations of each part, in the order of the parts.
 pub(super) fn all(parts: &[Part]) -> Vec<Vec<Deviation>> {
@@ -62,7 +63,7 @@ pub(super) fn all(parts: &[Part]) -> Vec<Vec<Deviation>> {
                 continue;
             };
             all[*i].push(Deviation {
-                what: what.to_owned(),
+                what,
                 value_ns: own.quantile(q),
                 low_ns,
                 high_ns,

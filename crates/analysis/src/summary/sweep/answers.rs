@@ -1,22 +1,22 @@
 //! What the lines of a factor show, in sentences.
 
 use tare_plan::mesh::DataPlaneKind;
-use tare_plan::{FactorKind, Plan};
+use tare_plan::{FactorKind, Figure, Plan};
 use tare_records::summary::{Estimate, Fit, Slice};
 
 use crate::figures;
 
 /// The figures of the sentences, in their order.
-const FIGURES: [&str; 3] = ["cpu", "latency", "memory"];
+const FIGURES: [Figure; 3] = [Figure::Cpu, Figure::Mean, Figure::Memory];
 
 /// One sentence for each figure with a line: the meshes in the order of the plan, the baseline last.
 pub(super) fn of(plan: &Plan, kind: FactorKind, slice: &Slice) -> Vec<String> {
     let Some(each) = kind.each() else {
         return Vec::new();
     };
-    let sentence = |what: &&str| {
+    let sentence = |what: Figure| {
         let fit = |line: &'_ tare_records::summary::SweepLine| {
-            let fit = line.fits.iter().find(|f| f.what == *what)?;
+            let fit = line.fits.iter().find(|f| f.what == what)?;
             Some((line.mesh.clone(), fit.clone()))
         };
         let mut fits: Vec<(String, Fit)> = slice.lines.iter().filter_map(fit).collect();
@@ -42,15 +42,14 @@ pub(super) fn of(plan: &Plan, kind: FactorKind, slice: &Slice) -> Vec<String> {
         };
         Some(format!("{each} adds {figure}: {list}.{bent}"))
     };
-    FIGURES.iter().filter_map(sentence).collect()
+    FIGURES.into_iter().filter_map(sentence).collect()
 }
 
-fn figure(what: &str, kind: FactorKind) -> &'static str {
+fn figure(what: Figure, kind: FactorKind) -> &'static str {
     match (what, kind) {
-        ("cpu", FactorKind::RequestsPerConnection) => "CPU time",
-        ("cpu", _) => "CPU time per request",
-        ("latency", _) => "mean latency",
-        _ => "memory of the proxies",
+        (Figure::Cpu, FactorKind::RequestsPerConnection) => "CPU time",
+        (Figure::Cpu, _) => "CPU time per request",
+        _ => what.phrase(),
     }
 }
 
@@ -68,7 +67,7 @@ fn part(plan: &Plan, mesh: &str, fit: &Fit) -> String {
     let Estimate {
         value, low, high, ..
     } = fit.slope;
-    let amount = figures::amount_interval(value, low, high, &fit.unit);
+    let amount = figures::amount_interval(value, low, high, fit.unit);
     match (resolved, low) {
         (true, _) => format!("{amount} {with}"),
         (false, None) => format!("{amount} in a single block {with}"),

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use tare_plan::{Blocks, FactorKind, Plan};
+use tare_plan::{Blocks, FactorKind, Figure, Plan};
 use tare_records::summary::{Estimate, Fit, Residual};
 
-use super::{MEAN, Measured};
-use crate::compare::figures::{FIGURES, Figure};
+use super::Measured;
+use crate::compare::figures::value;
 use tare_stats::effect::mean_interval;
 use tare_stats::line::{BlockLines, Line, lack_of_fit};
 use tare_stats::weighted::weighted_mean_interval;
@@ -40,18 +40,14 @@ pub(super) fn of(
         kind,
         FactorKind::Depth | FactorKind::Width | FactorKind::Instances | FactorKind::Connections
     );
-    let figures = FIGURES
-        .iter()
-        .filter(|f| f.what == "cpu" || (f.what == "memory" && of_memory));
-    let fit = |figure: &Figure| {
+    let fit = |figure: Figure| {
         let lines = Lines::new(figure, groups, line)?;
         let baseline = baseline.and_then(|b| Lines::new(figure, groups, b));
         lines.fit(figure, baseline.as_ref(), confidence)
     };
-    std::iter::once(&MEAN)
-        .chain(figures)
-        .filter_map(fit)
-        .collect()
+    let memory = of_memory.then_some(Figure::Memory);
+    let figures = [Figure::Mean, Figure::Cpu].into_iter().chain(memory);
+    figures.filter_map(fit).collect()
 }
 
 /// The weighted mean of pairs of slope and weight, with its interval.
@@ -103,7 +99,7 @@ impl BlockLine {
 
 impl<'a> Lines<'a> {
     /// The lines of the blocks that have the figure at each of their levels; `None` without one.
-    fn new(figure: &Figure, groups: &[Blocks<'_>], line: &Measured<'a, '_>) -> Option<Self> {
+    fn new(figure: Figure, groups: &[Blocks<'_>], line: &Measured<'a, '_>) -> Option<Self> {
         let points = &line.points;
         let mut found = Self {
             levels: points.iter().map(|p| p.level.label.as_str()).collect(),
@@ -119,7 +115,7 @@ impl<'a> Lines<'a> {
             };
             for block in blocks.range.clone() {
                 let measured = |(i, p): (usize, &super::Point<'_, '_>)| {
-                    Some((i, (p.level.value?, figure.value(p.trials.get(&block)?)?)))
+                    Some((i, (p.level.value?, value(figure, p.trials.get(&block)?)?)))
                 };
                 let Some(points) = of_group().map(measured).collect::<Option<Vec<_>>>() else {
                     continue;
@@ -141,7 +137,7 @@ impl<'a> Lines<'a> {
         (!found.blocks.is_empty()).then_some(found)
     }
 
-    fn fit(&self, figure: &Figure, baseline: Option<&Self>, confidence: f64) -> Option<Fit> {
+    fn fit(&self, figure: Figure, baseline: Option<&Self>, confidence: f64) -> Option<Fit> {
         let slope = |line: &Line| (line.slope, line.spread);
         let slopes: Vec<(f64, f64)> = self.blocks.values().map(|b| slope(&b.line)).collect();
         let over = baseline.map_or_else(Vec::new, |baseline| {
@@ -160,8 +156,8 @@ impl<'a> Lines<'a> {
         };
         let residuals = self.levels.iter().enumerate();
         Some(Fit {
-            what: figure.what.to_owned(),
-            unit: figure.unit.to_owned(),
+            what: figure,
+            unit: figure.unit(),
             intercept: estimate(&self.intercepts(slope.value), confidence)?,
             over_baseline: weighted(&over, confidence),
             residuals: match self.levels.len() {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Figure;
 use crate::limits::RATE_RPS_MAX;
 use crate::load::Arrivals;
 use crate::mesh::{Catalogue, Mtls, Placement};
@@ -280,7 +281,14 @@ fn set_changes_items_of_lists_and_keys_of_short_forms() {
 #[test]
 fn margins_and_reruns_are_read() {
     let plan = good("margins: {p50: 2%, cpu: 10 %}\nreruns: 0", &[]);
-    let of = ["p50", "p99", "p99.9", "proxy_cpu", "memory"].map(|what| plan.margins.of(what));
+    let of = [
+        Figure::P50,
+        Figure::P99,
+        Figure::P99_9,
+        Figure::ProxyCpu,
+        Figure::Memory,
+    ]
+    .map(|what| plan.margins.of(what));
     assert_eq!(of, [0.02, 0.10, 0.10, 0.10, 0.05]);
     assert_eq!(plan.reruns, 0);
     let error = |text: &str| with(text, &[]).unwrap_err().to_string();

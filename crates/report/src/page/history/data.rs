@@ -111,7 +111,7 @@ fn measured<'a>(
     let rank = FIGURES.iter().position(|kind| kind.what == f.what)?;
     Some(Measured {
         rank,
-        figure: FIGURES[rank].short,
+        figure: FIGURES[rank].what.label(),
         load: &f.load,
         anchor,
         variant,

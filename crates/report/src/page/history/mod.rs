@@ -15,7 +15,7 @@ pub use data::HistoryData;
 
 use super::document;
 use super::html::{Html, escape};
-use crate::history::tables::{FIGURES, HistoryGroup, HistoryTable, change_words, groups};
+use crate::history::tables::{HistoryGroup, HistoryTable, change_words, groups};
 
 const TITLE: &str = "History of a mesh's cost";
 const SCRIPT: &str = include_str!("../../../../../web/dist/history.js");
@@ -137,8 +137,7 @@ fn lead(page: &mut Html, entries: &[HistoryEntry], series: &[HistorySeries]) {
 
 /// A change in words, with its figure.
 fn loud(series: &HistorySeries, change: &HistoryChange) -> String {
-    let kind = FIGURES.iter().find(|kind| kind.what == series.key.what);
-    let figure = kind.map_or(series.key.what.as_str(), |kind| kind.short);
+    let figure = series.key.what.label();
     format!(
         ": {figure} of {}",
         change_words(&series.key.variant, change)

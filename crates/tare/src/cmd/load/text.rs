@@ -175,9 +175,14 @@ pub(in crate::cmd) fn row(name: &str, s: &LatencySummary) -> String {
     cells(name, values.map(format_duration_ns))
 }
 
-fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+/// The heads of the columns of [`row`].
+pub(in crate::cmd) fn heads() -> String {
     let names = ["min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
-    writeln!(out, "{}", cells("", names.map(str::to_owned)))?;
+    cells("", names.map(str::to_owned))
+}
+
+fn table(out: &mut String, r: &LoadResult) -> std::fmt::Result {
+    writeln!(out, "{}", heads())?;
     writeln!(out, "{}", row("latency", &r.latency_ns))?;
     writeln!(out, "{}", row("service time", &r.service_time_ns))?;
     if matches!(r.mode, Mode::Open { .. }) {
