@@ -1,5 +1,17 @@
 //! Flags that select clusters and their settings.
 
+pub(super) mod attach;
+pub(super) mod clean;
+pub(super) mod clusters;
+pub(super) mod detached;
+pub(super) mod doctor;
+pub(super) mod fetch;
+pub(super) mod image;
+pub(super) mod node_check;
+pub(super) mod observe;
+pub(super) mod plan_cluster;
+pub(super) mod watch;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};

@@ -1,5 +1,7 @@
 //! `tare history`.
 
+pub(super) mod gate;
+pub(super) mod patrol;
 mod serve;
 
 use std::path::{Path, PathBuf};
@@ -19,8 +21,8 @@ use tare_report::{
     render_history_page,
 };
 
-use super::exit;
-use super::output::{Output, json as to_json, say};
+use crate::cmd::exit;
+use crate::cmd::output::{Output, json as to_json, say};
 
 /// Show the history of a mesh, and its changes.
 ///

@@ -13,20 +13,26 @@ use tare_plan::units::{parse_duration, parse_rate};
 use tare_records::record::{Hello, LoadRecord, Progress};
 use tare_records::writer::RecordWriter;
 
-use super::exit;
-use super::input::{Headers, one_of, read_input};
-use super::output::{self, Output, code_of};
-use super::save::{Format, Saves, Target};
-use super::tls::TlsArgs;
+use crate::cmd::exit;
+use crate::cmd::input::{Headers, one_of, read_input};
+use crate::cmd::load::save::{Format, Saves, Target};
+use crate::cmd::load::tls::TlsArgs;
+use crate::cmd::output::{self, Output, code_of};
 use crate::terminal;
 use connect_to::ConnectTo;
 
 mod connect_to;
-mod grpc;
+pub(super) mod grpc;
+mod grpc_flags;
+pub(super) mod merge;
 mod messages;
 mod proxy_config;
+pub(super) mod save;
+pub(super) mod search;
+pub(super) mod serve_echo;
 mod spec;
 pub(super) mod text;
+pub(super) mod tls;
 
 /// Send an open-loop load to URLs and report latency.
 ///
@@ -114,7 +120,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     body_file: Option<PathBuf>,
     #[command(flatten)]
-    grpc: grpc::GrpcArgs,
+    grpc: grpc_flags::GrpcArgs,
     #[command(flatten)]
     messages: messages::Args,
     /// File with endpoints, one JSON object per line: url, and optionally name, method, headers,

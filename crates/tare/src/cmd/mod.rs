@@ -1,49 +1,25 @@
-//! The commands. Each module has an `Args` for clap and a `run`.
+//! The commands, in folders by what a user does: `run`, `load`, `history`, `cluster`, and `tools` for the rest. Each has
+//! an `Args` for clap and a `run`.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-mod agent;
-mod attach;
-mod clean;
 mod cluster;
-mod clusters;
-mod compare;
-mod completions;
-mod detached;
-mod doctor;
-mod exec;
 pub(crate) mod exit;
-mod export;
-mod fetch;
-mod gate;
-mod grpc;
 mod history;
-mod image;
 mod input;
-mod keep;
 mod load;
-mod man;
-mod mde;
-mod merge;
-mod node_check;
-mod observe;
 pub(crate) mod output;
-mod patrol;
-mod plan;
-mod plan_cluster;
-mod probe;
-mod report;
 mod run;
-mod save;
-mod schema;
-mod search;
-mod serve_echo;
-mod tls;
-mod watch;
-mod workload;
+mod tools;
 mod writable;
+
+use cluster::{attach, clean, detached, doctor, fetch, image, node_check, observe, watch};
+use history::{gate, patrol};
+use load::{grpc, merge, search, serve_echo};
+use run::{compare, export, plan, report};
+use tools::{agent, completions, exec, keep, man, probe, schema, workload};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

@@ -11,7 +11,7 @@ use tare_records::summary::Summary;
 use tare_records::verdict::Grade;
 use tare_report::render_table;
 
-use super::exit;
+use crate::cmd::exit;
 use crate::terminal;
 
 /// Format of a result on standard output.

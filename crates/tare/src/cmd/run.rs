@@ -17,15 +17,20 @@ use tare_plan::{EnvironmentKind, Plan};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 
-use super::clusters::Clusters;
-use super::exit;
-use super::output::Output;
+use crate::cmd::cluster::clusters::Clusters;
+use crate::cmd::exit;
+use crate::cmd::output::Output;
 use crate::progress::Display;
 
+pub(super) mod compare;
 mod detach;
 pub(super) mod ended;
+pub(super) mod export;
+pub(super) mod mde;
 pub(super) mod one;
 mod place;
+pub(super) mod plan;
+pub(super) mod report;
 pub(super) mod turn;
 
 use ended::{analyse, conclude};
@@ -87,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long)]
     profile: bool,
     #[command(flatten)]
-    cluster: super::cluster::Flags,
+    cluster: crate::cmd::cluster::Flags,
     #[command(flatten)]
     conditions: Conditions,
     #[command(flatten)]
@@ -103,7 +108,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
-        super::plan::list()?;
+        crate::cmd::run::plan::list()?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.detach.detach {
@@ -111,7 +116,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     // One thread: children end with the thread that started them, and the orchestrator disturbs
     // the measurement least.
-    let runtime = super::runtime()?;
+    let runtime = crate::cmd::runtime()?;
     let stop = stop_on_signal(STOPPING)?;
     if let Some(clusters) = several(&args)? {
         ensure!(!args.profile, "--profile works on one cluster at a time");
@@ -177,10 +182,10 @@ pub(super) fn conduct(
     web: Option<TcpListener>,
 ) -> anyhow::Result<Option<ended::EndedRun>> {
     how.check(start.plan.environment)?;
-    super::plan::check_requirements(&start.plan)?;
+    crate::cmd::run::plan::check_requirements(&start.plan)?;
     if start.resumed.is_none() {
         RunDir::check_new(&start.dir)?;
-        super::writable::directory("--out", &start.dir)?;
+        crate::cmd::writable::directory("--out", &start.dir)?;
     }
     let display = Display::new(&start.plan, &order(&start.plan));
     match start.plan.environment {
@@ -219,8 +224,8 @@ fn listen(port: u16) -> anyhow::Result<TcpListener> {
 
 /// Returns the plan of the command line, and its text.
 fn planned(args: &Args) -> anyhow::Result<(Plan, String)> {
-    let sets = super::plan::with_environment(&args.sets, args.environment.as_deref())?;
-    let mut source = super::plan::read(&args.plan, &sets)?;
+    let sets = crate::cmd::run::plan::with_environment(&args.sets, args.environment.as_deref())?;
+    let mut source = crate::cmd::run::plan::read(&args.plan, &sets)?;
     args.cluster.apply(&mut source.plan)?;
     args.conditions.check(source.plan.environment)?;
     Ok((source.plan, source.text))
@@ -314,7 +319,7 @@ pub(super) fn stop_on_signal(message: &'static str) -> anyhow::Result<Stop> {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
             stopping = true;
-            super::output::say(format_args!(
+            crate::cmd::output::say(format_args!(
                 "\n{message}; press Ctrl-C again to exit at once."
             ));
             let _ = sender.send(true);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use tare_report::{HistoryDir, render_live_history_page};
 
-use super::super::output::say;
+use crate::cmd::output::say;
 use crate::web::{self, Feed};
 
 /// Time between two checks of the directory. Comparing times of files also works on network volumes.

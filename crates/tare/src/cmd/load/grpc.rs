@@ -1,127 +1,252 @@
-//! gRPC calls on the command line: `grpc://host:port/package.Service/Method`.
+//! `tare grpc`: lists the services of a server, through server reflection.
 
-use std::collections::BTreeMap;
+use std::process::ExitCode;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use tare_plan::load::{Endpoint, GrpcCall, Protocol, Streaming};
-use tare_plan::units::parse_duration;
+use anyhow::bail;
+use prost_reflect::{DynamicMessage, MethodDescriptor, SerializeOptions};
+use tare_load::tls::http2_peer;
+use tare_load::{host_port, without_zone};
+use tare_plan::load::Streaming;
+use tare_plan::load::transport::TlsSpec;
 
-use crate::cmd::input::{Headers, one_of, read_input};
+use crate::cmd::input::Headers;
+use crate::cmd::load::tls::TlsArgs;
+use crate::protobuf::{self, Reflection};
 
-/// Options of gRPC calls.
+/// List services and methods of a gRPC server with reflection.
 #[derive(clap::Args)]
-pub(super) struct GrpcArgs {
-    /// gRPC: file with an encoded request message, or `-` for standard input; repeat for several messages [default: one empty message].
-    #[arg(long, value_name = "FILE")]
-    data_raw: Vec<String>,
-    /// gRPC: metadata of the call, `name: value`, or `@FILE` with one on each line; may be repeated.
-    #[arg(long, value_name = "NAME: VALUE|@FILE", value_parser = Headers::parse)]
-    pub(super) metadata: Vec<Headers>,
-    /// gRPC: which side streams messages. With `bidi`, each message waits for the response to the previous one.
-    #[arg(long, value_parser = one_of::<Streaming>(&["unary", "client", "server", "bidi"]), default_value = "unary")]
-    streaming: Streaming,
-    /// gRPC: deadline sent to the server (grpc-timeout). The generator itself uses --timeout.
-    #[arg(long, value_parser = parse_duration)]
-    deadline: Option<u64>,
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
 }
 
-impl GrpcArgs {
-    /// Returns the messages of `--data-raw`, in base64.
-    pub(super) fn messages(&self) -> anyhow::Result<Vec<String>> {
-        self.data_raw.iter().map(|place| message(place)).collect()
-    }
-
-    /// Returns the name of an option that only gRPC calls use, if one was given.
-    pub(super) fn given(&self) -> Option<&'static str> {
-        let given = [
-            ("--data-raw", !self.data_raw.is_empty()),
-            ("--metadata", !self.metadata.is_empty()),
-            ("--streaming", self.streaming != Streaming::Unary),
-            ("--deadline", self.deadline.is_some()),
-        ];
-        given
-            .iter()
-            .find(|(_, given)| *given)
-            .map(|(name, _)| *name)
-    }
-
-    pub(super) fn call(&self) -> GrpcCall {
-        GrpcCall {
-            streaming: self.streaming,
-            deadline_ns: self.deadline,
-        }
-    }
+#[derive(clap::Subcommand)]
+enum Action {
+    /// List services, the methods of a service, or the request message of a method as JSON for --data
+    List {
+        /// host:port[/package.Service[/Method]], with or without grpc://; grpcs:// for TLS
+        #[arg(value_name = "HOST:PORT[/SERVICE[/METHOD]]")]
+        place: String,
+        /// Metadata of the reflection calls, `name: value`, or `@FILE` with one on each line; may be repeated
+        #[arg(long, value_name = "NAME: VALUE|@FILE", value_parser = Headers::parse)]
+        metadata: Vec<Headers>,
+        #[command(flatten)]
+        tls: TlsArgs,
+    },
 }
 
-fn message(place: &str) -> anyhow::Result<String> {
-    let path = place.strip_prefix('@').unwrap_or(place);
-    Ok(STANDARD.encode(read_input(path.as_ref())?))
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Action::List {
+        place,
+        metadata,
+        tls,
+    } = args.action;
+    let runtime = crate::cmd::runtime()?;
+    let text = runtime.block_on(list(&place, &Headers::all(&metadata)?, tls.spec(true)?))?;
+    crate::cmd::output::print(text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Turns an endpoint whose URL begins with `grpc://` or `grpcs://` into a gRPC call over HTTP/2.
-pub(super) fn by_scheme(mut endpoint: Endpoint) -> Endpoint {
-    let scheme_end = endpoint.url.find("://").unwrap_or(0);
-    let scheme = endpoint.url[..scheme_end].to_ascii_lowercase();
-    let below = match scheme.as_str() {
-        "grpc" => Some("http"),
-        "grpcs" => Some("https"),
-        _ => None,
+async fn list(
+    place: &str,
+    metadata: &[(String, String)],
+    tls: Option<TlsSpec>,
+) -> anyhow::Result<String> {
+    let (secure, path) = match place.split_once("://") {
+        Some(("grpcs", path)) => (true, path),
+        Some(("grpc", path)) => (false, path),
+        Some((scheme, _)) => bail!("invalid scheme {scheme}://: expected grpc:// or grpcs://"),
+        None => (false, place),
     };
-    if let Some(below) = below {
-        endpoint.url.replace_range(..scheme_end, below);
-        endpoint.protocol = Protocol::Grpc;
+    if tls.is_some() && !secure {
+        bail!("found TLS options for {place}, expected a grpcs:// address");
     }
-    if endpoint.protocol == Protocol::Grpc {
-        if endpoint.messages_base64.is_empty() {
-            endpoint.messages_base64.push(String::new());
+    let mut parts = path.trim_end_matches('/').splitn(3, '/');
+    let address = parts.next().unwrap_or_default();
+    let place = host_port(address, if secure { 443 } else { 80 })?;
+    let authority = without_zone(address);
+    let (host, _) = host_port(&authority, place.1)?;
+    let peer = secure.then(|| http2_peer(&tls.unwrap_or_default(), &host));
+    let peer = peer.transpose()?;
+    let server = Reflection::connect(place, &authority, peer.as_ref(), metadata).await?;
+    let Some(service) = parts.next() else {
+        let mut names = server.services().await?;
+        names.sort();
+        return Ok(names.iter().map(|n| format!("{n}\n")).collect());
+    };
+    let pool = server.describe(service).await?;
+    let service = protobuf::service(&pool, service)?;
+    match parts.next() {
+        None => Ok(service.methods().map(|m| signature(&m)).collect()),
+        Some(method) => template(&protobuf::method(&service, method)?),
+    }
+}
+
+/// Formats a method in one line: its name, request and response.
+fn signature(method: &MethodDescriptor) -> String {
+    let (there, back) = match protobuf::streaming(method) {
+        Streaming::Unary => ("", ""),
+        Streaming::Client => ("stream ", ""),
+        Streaming::Server => ("", "stream "),
+        Streaming::Bidi => ("stream ", "stream "),
+    };
+    let (input, output) = (method.input(), method.output());
+    format!(
+        "{:<24} ({there}{}) -> {back}{}\n",
+        method.name(),
+        input.full_name(),
+        output.full_name()
+    )
+}
+
+/// Returns the request message with the default of every field that has one.
+fn template(method: &MethodDescriptor) -> anyhow::Result<String> {
+    match method.input().full_name() {
+        // An empty message of these types has no JSON.
+        "google.protobuf.Value" => return Ok("null\n".to_owned()),
+        "google.protobuf.Any" => {
+            return Ok("{\"@type\": \"type.googleapis.com/package.Message\"}\n".to_owned());
         }
-    } else {
-        endpoint.messages_base64.clear();
-        endpoint.grpc = GrpcCall::default();
+        _ => {}
     }
-    endpoint
+    let empty = DynamicMessage::new(method.input());
+    let options = SerializeOptions::new().skip_default_fields(false);
+    let value = empty.serialize_with_options(serde_json::value::Serializer, &options)?;
+    Ok(format!("{value}\n"))
 }
 
-/// Returns the kind of an endpoint's call, for messages.
-pub(super) fn kind(endpoint: &Endpoint) -> &'static str {
-    match endpoint.grpc.streaming {
-        Streaming::Unary => "unary",
-        Streaming::Client => "client-streaming",
-        Streaming::Server => "server-streaming",
-        Streaming::Bidi => "bidirectional",
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_workload::{EchoOptions, EchoServer, TlsOptions};
 
-/// Names of the status codes, from 0. Source: gRPC's "Status codes and their use".
-const STATUS: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
-
-/// Adds the names of the status codes to counts by code.
-pub(super) fn named(counts: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let name = |code: &str| code.parse().ok().and_then(|n: usize| STATUS.get(n));
-    counts
-        .iter()
-        .map(|(code, n)| match name(code) {
-            Some(name) => (format!("{code} {name}"), *n),
-            None => (code.clone(), *n),
+    fn started(tls: Option<TlsOptions>) -> EchoServer {
+        EchoServer::start(&EchoOptions {
+            tls: tls.map(|tls| ("127.0.0.1:0".to_owned(), tls)),
+            ..EchoOptions::at("127.0.0.1:0")
         })
-        .collect()
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn services_methods_and_messages_are_listed() {
+        let server = started(None);
+        let at = |path: &str| format!("grpc://{}{path}", server.address());
+        let services = list(&at(""), &[], None).await.unwrap();
+        assert!(
+            services.lines().any(|l| l == "tare.echo.v1.Echo"),
+            "{services}"
+        );
+        let methods = list(&at("/tare.echo.v1.Echo"), &[], None).await.unwrap();
+        let bidi = "(stream tare.echo.v1.EchoRequest) -> stream tare.echo.v1.EchoReply";
+        assert!(
+            methods.contains(bidi) && methods.lines().count() == 4,
+            "{methods}"
+        );
+        let unary = at("/tare.echo.v1.Echo/Unary");
+        let message = list(&unary, &[], None).await.unwrap();
+        let message: serde_json::Value = serde_json::from_str(&message).unwrap();
+        assert_eq!(
+            (&message["name"], &message["count"]),
+            (&"".into(), &0.into())
+        );
+        let wrong = list(&at("/tare.echo.v1.Ecko"), &[], None)
+            .await
+            .unwrap_err();
+        assert!(format!("{wrong:#}").contains("did you mean"), "{wrong:#}");
+    }
+
+    #[test]
+    fn every_type_has_a_message_to_begin_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("special.proto");
+        let source = r#"
+            syntax = "proto3";
+            package p;
+            import "google/protobuf/any.proto";
+            import "google/protobuf/struct.proto";
+            import "google/protobuf/timestamp.proto";
+            import "google/protobuf/wrappers.proto";
+            message Own { google.protobuf.Value value = 1; google.protobuf.Any any = 2; int32 n = 3; }
+            service S {
+                rpc Any(google.protobuf.Any) returns (Own);
+                rpc Value(google.protobuf.Value) returns (Own);
+                rpc List(google.protobuf.ListValue) returns (Own);
+                rpc Text(google.protobuf.StringValue) returns (Own);
+                rpc Time(google.protobuf.Timestamp) returns (Own);
+                rpc Own(Own) returns (Own);
+            }"#;
+        std::fs::write(&file, source).unwrap();
+        let pool = protobuf::from_proto(&file, &[]).unwrap();
+        let service = protobuf::service(&pool, "p.S").unwrap();
+        let of = |name: &str| {
+            let method = protobuf::method(&service, name).unwrap();
+            template(&method).unwrap()
+        };
+        assert_eq!(of("Value"), "null\n");
+        assert_eq!(of("List"), "[]\n");
+        assert_eq!(of("Text"), "\"\"\n");
+        assert_eq!(of("Time"), "\"1970-01-01T00:00:00Z\"\n");
+        assert!(of("Any").contains("@type"));
+        assert_eq!(of("Own"), "{\"n\":0}\n");
+    }
+
+    #[tokio::test]
+    async fn a_server_is_listed_over_mutual_tls() {
+        let server = started(Some(TlsOptions {
+            mutual: true,
+            ..TlsOptions::default()
+        }));
+        let place = format!("grpcs://{}", server.tls_address().unwrap());
+        let issued = server.issued().unwrap();
+        let read = |path: &std::path::Path| Some(std::fs::read_to_string(path).unwrap());
+        let known = TlsSpec {
+            client_cert_pem: read(&issued.client_certificate),
+            client_key_pem: read(&issued.client_key),
+            ..TlsSpec::default()
+        };
+        let asked = async |tls: TlsSpec| list(&place, &[], Some(tls)).await;
+        let trusting = TlsSpec {
+            ca_pem: read(&issued.ca),
+            ..known.clone()
+        };
+        let insecure = TlsSpec {
+            insecure: true,
+            ..known.clone()
+        };
+        for tls in [trusting.clone(), insecure] {
+            let services = asked(tls).await.unwrap();
+            assert!(services.contains("tare.echo.v1.Echo"), "{services}");
+        }
+        let strange = format!("{:#}", asked(known).await.unwrap_err());
+        assert!(strange.contains("certificate"), "{strange}");
+        let other_name = TlsSpec {
+            server_name: Some("another.example".into()),
+            ..trusting.clone()
+        };
+        let other_name = format!("{:#}", asked(other_name).await.unwrap_err());
+        assert!(other_name.contains("another.example"), "{other_name}");
+        let unknown = TlsSpec {
+            client_cert_pem: None,
+            client_key_pem: None,
+            ..trusting.clone()
+        };
+        assert!(
+            asked(unknown).await.is_err(),
+            "the server requires a client certificate"
+        );
+        let in_plain = place.replace("grpcs", "grpc");
+        let in_plain = list(&in_plain, &[], None).await.unwrap_err();
+        assert!(
+            format!("{in_plain:#}").contains("use grpcs://"),
+            "{in_plain:#}"
+        );
+        let plain = list("127.0.0.1:1", &[], Some(trusting)).await.unwrap_err();
+        assert!(plain.to_string().contains("expected a grpcs://"), "{plain}");
+        let scheme = list("http://127.0.0.1:1", &[], None).await.unwrap_err();
+        assert!(
+            scheme.to_string().contains("grpc:// or grpcs://"),
+            "{scheme}"
+        );
+    }
 }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use serde::{Deserialize, Deserializer};
 use tare_plan::load::{Arrivals, Endpoint, GrpcCall, LoadSpec, Mode, Protocol, masked};
 
-use super::{Args, connect_to, grpc};
+use super::{Args, connect_to, grpc_flags};
 use crate::cmd::input::{self, Headers};
 
 /// Default length of the window.
@@ -17,7 +17,7 @@ const DURATION_NS: u64 = 10_000_000_000;
 pub(super) fn from_args(args: &Args) -> anyhow::Result<LoadSpec> {
     let request = request(args)?;
     let of_url = |url: &String| {
-        grpc::by_scheme(Endpoint {
+        grpc_flags::by_scheme(Endpoint {
             name: masked(url),
             url: url.clone(),
             ..request.clone()
@@ -214,7 +214,7 @@ fn from_lines(text: &str, request: &Endpoint) -> anyhow::Result<Vec<Endpoint>> {
         let line: Line = serde_json::from_str(line)
             .context("expected a JSON object with at least \"url\"")
             .with_context(|| format!("line {}", i + 1))?;
-        endpoints.push(grpc::by_scheme(line.over(request)));
+        endpoints.push(grpc_flags::by_scheme(line.over(request)));
     }
     Ok(endpoints)
 }

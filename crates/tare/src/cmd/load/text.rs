@@ -63,7 +63,11 @@ fn write(out: &mut String, spec: &LoadSpec, r: &LoadResult) -> std::fmt::Result 
         endpoints(out, &r.endpoints)?;
     }
     counted(out, "status", &r.status)?;
-    counted(out, "grpc status", &super::grpc::named(&r.grpc_status))?;
+    counted(
+        out,
+        "grpc status",
+        &super::grpc_flags::named(&r.grpc_status),
+    )?;
     counted(out, "errors", &r.errors)?;
     for refused in &r.refused {
         writeln!(out, "  {} times: {}", refused.count, refused.words())?;
@@ -117,7 +121,7 @@ fn head(out: &mut String, spec: &LoadSpec) -> std::fmt::Result {
                 Protocol::Http2 => write!(out, "{} {url} over HTTP/2", one.method)?,
                 Protocol::Grpc => {
                     let url = url.replacen("http", "grpc", 1);
-                    write!(out, "{} call of {url}", super::grpc::kind(one))?;
+                    write!(out, "{} call of {url}", super::grpc_flags::kind(one))?;
                 }
             }
         }

@@ -9,10 +9,10 @@ use tare_analysis::streams::merge::{self, Part};
 use tare_plan::units::format_duration_ns;
 use tare_records::load::merge::{Merged, MergedGenerator};
 
-use super::input::read_text;
-use super::load::text;
-use super::output::{Output, code_of};
-use super::save::{Format, Saves, Target};
+use crate::cmd::input::read_text;
+use crate::cmd::load::save::{Format, Saves, Target};
+use crate::cmd::load::text;
+use crate::cmd::output::{Output, code_of};
 
 /// Merge the results of several generators into one: add the counts and compute percentiles of the
 /// sum.

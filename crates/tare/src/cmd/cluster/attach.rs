@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use tare_cluster::detached::{Attached, attach};
 use tokio::sync::watch;
 
-use super::exit;
-use super::output::{print, say};
-use super::run::stop_on_signal;
+use crate::cmd::exit;
+use crate::cmd::output::{print, say};
+use crate::cmd::run::stop_on_signal;
 
 /// Follow a run that `tare run --detach` has started, and end with its exit code.
 ///
@@ -18,12 +18,12 @@ pub(crate) struct Args {
     /// Id of the run [default: the only detached run of the cluster].
     id: Option<String>,
     #[command(flatten)]
-    cluster: super::cluster::Flags,
+    cluster: crate::cmd::cluster::Flags,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = args.cluster.one()?;
-    let runtime = super::runtime()?;
+    let runtime = crate::cmd::runtime()?;
     let stop = stop_on_signal("Leaving the run, which continues on the cluster")?;
     let mut failed = None;
     let (close, mut closed) = watch::channel(false);

@@ -12,11 +12,11 @@ use tare_cluster::transfer;
 use tare_records::layout;
 use tokio::sync::watch;
 
-use super::exit;
-use super::output::{Output, say};
-use super::run::ended::{analyse, conclude};
-use super::run::one::RunStart;
-use super::run::{Conditions, STOPPING, conduct, stop_on_signal};
+use crate::cmd::exit;
+use crate::cmd::output::{Output, say};
+use crate::cmd::run::ended::{analyse, conclude};
+use crate::cmd::run::one::RunStart;
+use crate::cmd::run::{Conditions, STOPPING, conduct, stop_on_signal};
 
 /// Pause between two attempts to lock the volume.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ pub(crate) fn run(action: &Action) -> anyhow::Result<ExitCode> {
 /// Begins the run, or continues it if another pod has begun it. Returns success if the run has ended, whatever its result,
 /// so that the Job starts no other pod. After an error or SIGTERM, the Job starts another pod, which continues.
 fn orchestrate(spec: &Path, data: &Path, account: &Path) -> anyhow::Result<ExitCode> {
-    let run: DetachedRun = serde_json::from_slice(&super::input::read(spec)?)
+    let run: DetachedRun = serde_json::from_slice(&crate::cmd::input::read(spec)?)
         .with_context(|| format!("invalid {}", spec.display()))?;
     ensure!(
         run.schema_version == tare_plan::SCHEMA_VERSION,
@@ -71,7 +71,7 @@ fn orchestrate(spec: &Path, data: &Path, account: &Path) -> anyhow::Result<ExitC
     );
     let stop = stop_on_signal(STOPPING)?;
     find_cluster(account)?;
-    let runtime = super::runtime()?;
+    let runtime = crate::cmd::runtime()?;
     let inside = runtime.block_on(Inside::connect(&run))?;
     // The volume may have files of others, and other runs.
     let file = data.join(format!("{}.lock", run.id));

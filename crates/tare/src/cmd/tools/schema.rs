@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use tare_records::schemas;
 
-use super::output::{json, print};
+use crate::cmd::output::{json, print};
 
 /// Print the JSON Schema of a document that tare writes or reads.
 #[derive(clap::Args)]

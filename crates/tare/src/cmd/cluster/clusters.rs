@@ -16,10 +16,10 @@ use tare_records::layout;
 use tare_records::summary::clusters::{ClusterRun, ClustersManifest};
 use tokio::sync::watch;
 
-use super::exit;
-use super::output::{Output, one_line, print, say};
-use super::run::ended::{EndedRun, analyse, conclude};
-use super::run::one::{RunStart, go};
+use crate::cmd::exit;
+use crate::cmd::output::{Output, one_line, print, say};
+use crate::cmd::run::ended::{EndedRun, analyse, conclude};
+use crate::cmd::run::one::{RunStart, go};
 use crate::progress::Display;
 
 /// The directory with a run for each cluster.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tare_records::watch::WatchSpec;
 
-use super::input::SpecFile;
+use crate::cmd::input::SpecFile;
 use crate::terminal::raw_out;
 
 /// Send requests to a service at fixed instants, to see which of its servers answers (a worker of `tare run`).
@@ -16,6 +16,6 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let spec: WatchSpec = args.spec.read("watch")?;
-    super::runtime()?.block_on(tare_run::watch::run(&spec, &mut raw_out().lock()))?;
+    crate::cmd::runtime()?.block_on(tare_run::watch::run(&spec, &mut raw_out().lock()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -27,6 +27,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         arguments: args.worker,
         port: keep::PORT,
     };
-    let code = super::runtime()?.block_on(keep::run(&keep, &mut raw_out().lock()))?;
+    let code = crate::cmd::runtime()?.block_on(keep::run(&keep, &mut raw_out().lock()))?;
     Ok(ExitCode::from(code))
 }

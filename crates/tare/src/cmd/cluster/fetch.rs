@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use tare_cluster::detached::fetch;
 
-use super::exit;
-use super::output::{print, say};
+use crate::cmd::exit;
+use crate::cmd::output::{print, say};
 
 /// Fetch the run directory of a run that `tare run --detach` has started, during the run or after its end.
 ///
@@ -21,20 +21,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    cluster: super::cluster::Flags,
+    cluster: crate::cmd::cluster::Flags,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = args.cluster.one()?;
     let (id, out) = (args.id.as_deref(), args.out.as_deref());
     let mut progress = |line: &str| say(line);
-    let stop = super::run::stop_on_signal("Removing the pod that sends the files")?;
+    let stop = crate::cmd::run::stop_on_signal("Removing the pod that sends the files")?;
     let mut asked = stop.asked.clone();
     let stopped = async move {
         let _ = asked.wait_for(|asked| *asked).await;
     };
     let fetched = fetch(&settings, id, out, stopped, &mut progress);
-    let Some(dir) = super::runtime()?.block_on(fetched)? else {
+    let Some(dir) = crate::cmd::runtime()?.block_on(fetched)? else {
         return Ok(ExitCode::from(exit::INTERRUPTED));
     };
     say(format_args!(

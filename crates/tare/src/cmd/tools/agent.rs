@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tare_records::worker::AgentSpec;
 
-use super::input::SpecFile;
+use crate::cmd::input::SpecFile;
 use crate::terminal::raw_out;
 
 /// Sample CPU and memory of processes (a worker of `tare run`).
@@ -16,6 +16,6 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let spec: AgentSpec = args.spec.read("agent")?;
-    super::runtime()?.block_on(tare_run::agent::run(&spec, &mut raw_out().lock()))?;
+    crate::cmd::runtime()?.block_on(tare_run::agent::run(&spec, &mut raw_out().lock()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,9 +9,9 @@ use tare_analysis::compare::threshold::{Threshold, responses_needed};
 use tare_records::summary::comparison::{ComparedCell, Comparison, JudgedBy, ThresholdResult};
 use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
 
-use super::exit;
-use super::input::one_of;
-use super::output::{json, print, print_styled};
+use crate::cmd::exit;
+use crate::cmd::input::one_of;
+use crate::cmd::output::{json, print, print_styled};
 
 /// Compare two runs: two versions of a mesh, two clusters, two days.
 ///
@@ -155,7 +155,7 @@ fn all_found(thresholds: &[Threshold], comparison: &Comparison) -> anyhow::Resul
 fn load(dir: &Path) -> anyhow::Result<LoadedRun> {
     let run = load_run(dir)?;
     for note in &run.notes {
-        super::output::say(format_args!("tare: {}: {note}", dir.display()));
+        crate::cmd::output::say(format_args!("tare: {}: {note}", dir.display()));
     }
     Ok(run)
 }

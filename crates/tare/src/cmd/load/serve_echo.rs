@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         // The server continues even if these lines cannot be written.
         let _ = describe(server);
     })?;
-    super::output::say(format_args!(
+    crate::cmd::output::say(format_args!(
         "served {requests} requests on {connections} connections"
     ));
     Ok(ExitCode::SUCCESS)

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use tare_plan::load::transport::{TlsSpec, TlsVersion};
 
-use super::input::{one_of, read_text};
+use crate::cmd::input::{one_of, read_text};
 
 const VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
 /// TLS options of https:// and grpcs:// URLs.
 #[derive(clap::Args)]
 #[command(next_help_heading = "TLS, for https:// and grpcs://")]
-pub(super) struct TlsArgs {
+pub(in crate::cmd) struct TlsArgs {
     /// PEM file with trusted CA certificates [default: those of the system].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(super) struct TlsArgs {
 
 impl TlsArgs {
     /// Returns the TLS settings, or `None` if all have their defaults.
-    pub(super) fn spec(&self, resumption: bool) -> anyhow::Result<Option<TlsSpec>> {
+    pub(in crate::cmd) fn spec(&self, resumption: bool) -> anyhow::Result<Option<TlsSpec>> {
         let read = |path: &Option<PathBuf>| path.as_deref().map(read_text).transpose();
         let spec = TlsSpec {
             ca_pem: read(&self.ca)?,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tare_records::node_check::NodeCheckSpec;
 use tare_run::node_check::{Place, run as check};
 
-use super::input::SpecFile;
+use crate::cmd::input::SpecFile;
 use crate::terminal::raw_out;
 
 /// Report what a pod finds on its node (a worker of `tare doctor --deep`).
@@ -18,6 +18,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let spec: NodeCheckSpec = args.spec.read("node check")?;
     let (place, mut out) = (Place::from_env(), raw_out().lock());
-    super::runtime()?.block_on(check(&spec, &place, &mut out))?;
+    crate::cmd::runtime()?.block_on(check(&spec, &place, &mut out))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use tare_analysis::summary::METHODS;
 use tare_report::{render_method, render_published, write_derived};
 
-use super::output::{self, Output};
+use crate::cmd::output::{self, Output};
 
 /// Analyse a run directory again: print the tables and write the report page.
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ fn number_of_trial(text: &str) -> Result<u32, String> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(clusters) = super::clusters::Clusters::open(&args.dir)? {
+    if let Some(clusters) = crate::cmd::cluster::clusters::Clusters::open(&args.dir)? {
         if args.method.is_some() || args.published || !args.exclude.is_empty() {
             bail!(
                 "{} has the runs of several clusters: these options need the directory of one run",

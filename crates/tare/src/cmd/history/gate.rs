@@ -14,11 +14,11 @@ use tare_records::summary::{GateOutcome, Summary};
 use tare_report::{render_gate_junit, render_gate_markdown};
 use tare_stats::{CONFIDENCE, power};
 
-use super::exit;
-use super::output::{Output, print, print_analysis, say};
-use super::run::ended::{analyse_quietly, conclude};
-use super::run::one::RunStart;
-use super::run::{Conditions, STOPPING, begin, conduct, stop_on_signal};
+use crate::cmd::exit;
+use crate::cmd::output::{Output, print, print_analysis, say};
+use crate::cmd::run::ended::{analyse_quietly, conclude};
+use crate::cmd::run::one::RunStart;
+use crate::cmd::run::{Conditions, STOPPING, begin, conduct, stop_on_signal};
 
 /// Decide whether a new version of a mesh is slower than the one in use.
 ///
@@ -90,7 +90,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "local|kubernetes", conflicts_with = "resume")]
     environment: Option<String>,
     #[command(flatten)]
-    cluster: super::cluster::Flags,
+    cluster: crate::cmd::cluster::Flags,
     #[command(flatten)]
     conditions: Conditions,
     /// Write the result as Markdown, for a pull request.
@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => new_gate(&args)?,
     };
     announce(&start.plan);
-    let runtime = super::runtime()?;
+    let runtime = crate::cmd::runtime()?;
     let stop = stop_on_signal(STOPPING)?;
     let done = conduct(&runtime, start, &args.conditions, stop.asked.clone(), None)?;
     stop.children_have_ended();
@@ -165,7 +165,7 @@ fn check_outputs(args: &Args) -> anyhow::Result<()> {
     };
     let files = files.into_iter().filter_map(|(of, path)| Some((of, path?)));
     let mut files = files.filter(|(_, path)| !is_in_new(path));
-    files.try_for_each(|(of, path)| super::writable::file(of, &path))
+    files.try_for_each(|(of, path)| crate::cmd::writable::file(of, &path))
 }
 
 /// Says what the gate can tell, and how long it takes at most.
@@ -227,14 +227,19 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
             "the baseline of a gate is its reference: use --reference",
         ),
     ];
-    super::plan::refuse_sets(&args.sets, &ignored)?;
-    let mut sets = super::plan::with_environment(&args.sets, args.environment.as_deref())?;
+    crate::cmd::run::plan::refuse_sets(&args.sets, &ignored)?;
+    let mut sets =
+        crate::cmd::run::plan::with_environment(&args.sets, args.environment.as_deref())?;
     for margin in &args.margin {
         let Some((figure, _)) = margin.split_once('=') else {
             bail!("--margin {margin}: expected a figure and a share, like p50=5%");
         };
         let set = format!("margins.{}", figure.trim());
-        if let Some(given) = args.sets.iter().find(|s| super::plan::path_of(s) == set) {
+        if let Some(given) = args
+            .sets
+            .iter()
+            .find(|s| crate::cmd::run::plan::path_of(s) == set)
+        {
             bail!("found both --margin {margin} and --set {given}, expected one of them");
         }
         sets.push(format!("margins.{margin}"));
@@ -242,7 +247,7 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
     let with = |mesh: &str| {
         let mut sets = sets.clone();
         sets.extend([format!("meshes=bare,{mesh}"), "baseline=bare".to_owned()]);
-        let mut source = super::plan::read(&args.plan, &sets)?;
+        let mut source = crate::cmd::run::plan::read(&args.plan, &sets)?;
         // While the meshes have their own names, by which the overlays of the cluster find them.
         args.cluster.apply(&mut source.plan)?;
         anyhow::Ok(source)
@@ -262,7 +267,7 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
     rule::set_looks(&mut plan).map_err(|e| anyhow!(e))?;
     // With the same arrivals in every gate, chance would favour the same side every night.
     if !sets.iter().any(|set| set.starts_with("seed=")) {
-        plan.seed = super::run::now_unix_ns() / 1_000_000_000;
+        plan.seed = crate::cmd::run::now_unix_ns() / 1_000_000_000;
     }
     Ok(begin(plan, source.text, args.out.clone()))
 }
@@ -271,7 +276,7 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
 fn write(args: &Args, summary: &Summary, dir: &Path) -> anyhow::Result<u8> {
     match args.output {
         Output::Text => print_analysis(summary, args.output, dir)?,
-        Output::Json => print(super::output::json(&summary.gate)?)?,
+        Output::Json => print(crate::cmd::output::json(&summary.gate)?)?,
     }
     let markdown = render_gate_markdown(summary).unwrap_or_default();
     if let Some(path) = &args.markdown {

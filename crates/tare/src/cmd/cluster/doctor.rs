@@ -10,7 +10,7 @@ use tare_plan::Plan;
 use tare_plan::mesh::Mesh;
 use tare_run::environment::EnvironmentError;
 
-use super::exit;
+use crate::cmd::exit;
 
 /// Check whether a cluster can run a plan, without changing the cluster
 ///
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "kubernetes")]
     environment: String,
     #[command(flatten)]
-    cluster: super::cluster::Flags,
+    cluster: crate::cmd::cluster::Flags,
     /// Print the role that tare needs as YAML for `kubectl apply -f -`, without checking the
     /// cluster. With --plan it includes the permissions to install the plan's meshes, whose charts
     /// Helm renders.
@@ -64,7 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.cluster.each(&settings.unwrap_or_default())
         }
     };
-    let runtime = super::runtime()?;
+    let runtime = crate::cmd::runtime()?;
     let mut out = crate::terminal::out();
     let installed: Vec<_> = meshes
         .iter()
@@ -89,7 +89,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut bad = false;
     let stop = match args.deep {
-        true => Some(super::run::stop_on_signal("Removing what was created")?),
+        true => Some(crate::cmd::run::stop_on_signal(
+            "Removing what was created",
+        )?),
         false => None,
     };
     for settings in &clusters {
@@ -150,7 +152,7 @@ fn plan(args: &Args) -> anyhow::Result<Option<Plan>> {
         None if args.deep && !args.rbac => DEEP_PLAN,
         None => return Ok(None),
     };
-    let mut source = super::plan::read(name, &["environment=kubernetes".to_owned()])?;
+    let mut source = crate::cmd::run::plan::read(name, &["environment=kubernetes".to_owned()])?;
     if args.plan.is_none() {
         source.plan.meshes.retain(|m| m.kubernetes.is_none());
     }

@@ -10,7 +10,7 @@ use tare_plan::mesh::{MeshParts, PodSelector, known_parts};
 use tare_plan::units::{format_duration_ns, parse_duration};
 use tare_report::render_observation;
 
-use super::output::{self, Output};
+use crate::cmd::output::{self, Output};
 
 /// Read what the mesh of a cluster uses under the cluster's own traffic
 ///
@@ -21,7 +21,7 @@ use super::output::{self, Output};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    cluster: super::cluster::Flags,
+    cluster: crate::cmd::cluster::Flags,
     /// Observe only the sidecars in this namespace; repeat the option for several namespaces [default: all].
     #[arg(long, value_name = "NAMESPACE")]
     namespace: Vec<String>,
@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             options.duration
         ));
     }
-    let stop = super::run::stop_on_signal("Ending the observation")?;
+    let stop = crate::cmd::run::stop_on_signal("Ending the observation")?;
     let bar = bar(options.duration);
     let mut is_started = false;
     let mut progress = |now: Observing| {
@@ -121,7 +121,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ));
     };
     let observing = observe(settings, &options, stop.asked.clone(), &mut progress);
-    let observed = super::runtime()?.block_on(observing);
+    let observed = crate::cmd::runtime()?.block_on(observing);
     bar.finish_and_clear();
     stop.children_have_ended();
     let observed = observed?;

@@ -42,7 +42,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         paths.push(std::env::current_exe()?);
     }
     let read = |paths: &[PathBuf]| -> anyhow::Result<Vec<Vec<u8>>> {
-        paths.iter().map(|path| super::input::read(path)).collect()
+        paths
+            .iter()
+            .map(|path| crate::cmd::input::read(path))
+            .collect()
     };
     let image = Image::with_helm(&read(&paths)?, &read(&args.helms)?).with_context(|| {
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
@@ -52,6 +55,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut archive = Vec::new();
     image.write(name, &mut archive)?;
     std::fs::write(out, archive).with_context(|| format!("failed to write {}", out.display()))?;
-    super::output::say(format_args!("{}: {name} {}", out.display(), image.digest()));
+    crate::cmd::output::say(format_args!("{}: {name} {}", out.display(), image.digest()));
     Ok(ExitCode::SUCCESS)
 }

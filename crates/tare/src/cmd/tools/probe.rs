@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tare_records::probe::ProbeSpec;
 
-use super::input::SpecFile;
+use crate::cmd::input::SpecFile;
 use crate::terminal::raw_out;
 
 /// Send single requests from outside the mesh, for proofs (a worker of `tare run`).
@@ -16,6 +16,6 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let spec: ProbeSpec = args.spec.read("probe")?;
-    super::runtime()?.block_on(tare_run::probe::run(&spec, &mut raw_out().lock()))?;
+    crate::cmd::runtime()?.block_on(tare_run::probe::run(&spec, &mut raw_out().lock()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use tare_cluster::actions::actions;
 use tare_records::actions::{Action, ClusterActions};
 
-use super::cluster::Flags;
-use super::exit;
-use super::output::Output;
-use super::plan::{read, summary};
+use crate::cmd::cluster::Flags;
+use crate::cmd::exit;
+use crate::cmd::output::Output;
+use crate::cmd::run::plan::{read, summary};
 
 /// Lists the actions of a plan on each cluster of the flags. If a chart cannot be rendered, the exit code is that of an
 /// invalid run.
@@ -20,14 +20,14 @@ pub(crate) fn run(
     output: Output,
 ) -> anyhow::Result<ExitCode> {
     let remedy = "--cluster checks a run on Kubernetes: remove --set environment=...";
-    super::plan::refuse_sets(sets, &[("environment", remedy)])?;
+    crate::cmd::run::plan::refuse_sets(sets, &[("environment", remedy)])?;
     let mut sets = sets.to_vec();
     sets.push("environment=kubernetes".to_owned());
     let mut plan = read(plan, &sets)?.plan;
     flags.apply(&mut plan)?;
-    super::plan::check_requirements(&plan)?;
+    crate::cmd::run::plan::check_requirements(&plan)?;
     let settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
-    let runtime = super::runtime()?;
+    let runtime = crate::cmd::runtime()?;
     let mut all: Vec<ClusterActions> = Vec::new();
     for settings in flags.each(&settings) {
         all.push(runtime.block_on(actions(&settings, &plan))?);

@@ -13,7 +13,8 @@ use tare_plan::load::search::{SearchLimits, SearchSetting};
 use tare_plan::units::{format_rate, parse_duration, parse_rate};
 use tare_records::search::{SearchEnd, SearchLimit, SearchResult, SearchStep};
 
-use super::{exit, load};
+use crate::cmd::exit;
+use crate::cmd::load;
 
 mod flags;
 mod text;
@@ -117,7 +118,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = load::stop_flag()?;
     let mut search_loop = SearchLoop::new(goal, spec, args.budget, args.pause);
     run_steps(&mut search_loop, &stop, &mut |number, step| {
-        super::output::say(text::line(number, step));
+        crate::cmd::output::say(text::line(number, step));
     })?;
     let result = SearchResult {
         schema_version: SCHEMA_VERSION,

@@ -15,7 +15,7 @@ use tare_plan::{Design, Load, LoadKind, Plan, Sweep, TEXT_BYTES_MAX};
 use tare_run::requirements;
 use tare_run::requirements::Places;
 
-use super::output::{Output, json, print};
+use crate::cmd::output::{Output, json, print};
 
 /// Show and check plans.
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ enum Action {
     List,
     /// Print the JSON Schema of plan files, for editors.
     Schema,
-    Mde(super::mde::Args),
+    Mde(crate::cmd::run::mde::Args),
     /// Check a plan without running anything. With --cluster, also list what a run would do to the cluster and its
     /// nodes; this only reads.
     Check {
@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Show { name } => print(builtin(&name)?.text)?,
         Action::List => list()?,
-        Action::Mde(args) => print(super::mde::text(&args)?)?,
+        Action::Mde(args) => print(crate::cmd::run::mde::text(&args)?)?,
         Action::Schema => print(json(&plan::schema())?)?,
         Action::Check {
             plan,
@@ -85,8 +85,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 output.print(&plan, || summary(&plan))?;
                 return Ok(ExitCode::SUCCESS);
             };
-            let flags = super::cluster::Flags::new(context, file);
-            return super::plan_cluster::run(&plan, &sets, &flags, output);
+            let flags = crate::cmd::cluster::Flags::new(context, file);
+            return crate::cmd::cluster::plan_cluster::run(&plan, &sets, &flags, output);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -102,7 +102,7 @@ pub(crate) fn list() -> anyhow::Result<()> {
 
 /// Whether the name of a plan or graph is always a file: it contains a path separator, or ends in `.yaml` or `.yml`.
 /// Any other name is first looked up among the built-in ones.
-pub(super) fn is_path(name: &str) -> bool {
+pub(in crate::cmd) fn is_path(name: &str) -> bool {
     let has_extension = |e: &OsStr| e == "yaml" || e == "yml";
     name.contains(std::path::is_separator) || Path::new(name).extension().is_some_and(has_extension)
 }

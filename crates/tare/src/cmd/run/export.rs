@@ -12,7 +12,7 @@ use tare_records::summary::Summary;
 use tare_report::export::{self, Export, Format, metrics, push};
 use tare_report::{LoadedRun, load_run, summarise};
 
-use super::input::Headers;
+use crate::cmd::input::Headers;
 
 /// Export a run in the formats of other tools.
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let run = load_run(&args.dir)?;
     let summary = summarise(&run);
     for note in &run.notes {
-        super::output::say(format_args!("tare: {note}"));
+        crate::cmd::output::say(format_args!("tare: {note}"));
     }
     if let Some(format) = args.format {
         write(&run, &summary, format, args.out.as_deref())?;
@@ -75,7 +75,7 @@ fn write(
             }
             std::fs::write(path, bytes).with_context(|| failed(path))
         }
-        (Export::Document(bytes), None) => super::output::print_document(&bytes),
+        (Export::Document(bytes), None) => crate::cmd::output::print_document(&bytes),
         (Export::Files(files), Some(folder)) => {
             if folder.is_file() {
                 bail!(
@@ -89,7 +89,7 @@ fn write(
                 let path = folder.join(name);
                 std::fs::write(&path, bytes).with_context(|| failed(&path))?;
             }
-            super::output::say(format_args!(
+            crate::cmd::output::say(format_args!(
                 "wrote {} files to {}",
                 files.len(),
                 folder.display()
@@ -120,6 +120,6 @@ fn send(
         bail!("{}", error.to_string().replace(url, &shown));
     }
     let samples: usize = families.iter().map(|f| f.samples.len()).sum();
-    super::output::say(format_args!("pushed {samples} samples to {shown}"));
+    crate::cmd::output::say(format_args!("pushed {samples} samples to {shown}"));
     Ok(())
 }

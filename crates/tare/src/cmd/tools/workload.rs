@@ -11,8 +11,8 @@ use tare_plan::graph_of_file;
 use tare_records::worker::WorkloadSpec;
 use tare_workload::LocalInstance;
 
-use super::input::read_text;
-use super::plan::is_path;
+use crate::cmd::input::read_text;
+use crate::cmd::run::plan::is_path;
 use crate::terminal;
 
 /// Show or serve the example applications (service graphs)

@@ -7,14 +7,14 @@ use tare_cluster as kube;
 use tare_plan::KubernetesSettings;
 use tare_records::trial::EventKind;
 
-use super::exit;
-use super::output::{one_line, say};
+use crate::cmd::exit;
+use crate::cmd::output::{one_line, say};
 
 /// List the objects that runs left on a cluster; remove them with --run or --all.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    cluster: super::cluster::Flags,
+    cluster: crate::cmd::cluster::Flags,
     /// End the run with this id, as listed by `tare clean`, and remove its objects. The volume of a detached run is
     /// removed too: fetch the run directory first.
     #[arg(long, conflicts_with = "all")]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let runtime = super::runtime()?;
+    let runtime = crate::cmd::runtime()?;
     let mut left = false;
     // Whether the requested run may have objects: a cluster had some, or did not respond.
     let mut may_exist = false;

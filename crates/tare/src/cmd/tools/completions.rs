@@ -18,7 +18,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(), "tare", &mut script);
-    super::output::print_document(&script)?;
+    crate::cmd::output::print_document(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,12 +20,12 @@ use tare_report::{HistoryDir, HistoryError};
 use tare_run::experiment;
 use tare_run::store::{RunDir, StoreError};
 
-use super::exit;
-use super::output::{code_of, say};
-use super::plan::Source;
-use super::run::ended::{analyse_quietly, conclude};
-use super::run::one::RunStart;
-use super::run::{Conditions, STOPPING, Stop, begin, conduct, now_unix_ns, stop_on_signal};
+use crate::cmd::exit;
+use crate::cmd::output::{code_of, say};
+use crate::cmd::run::ended::{analyse_quietly, conclude};
+use crate::cmd::run::one::RunStart;
+use crate::cmd::run::plan::Source;
+use crate::cmd::run::{Conditions, STOPPING, Stop, begin, conduct, now_unix_ns, stop_on_signal};
 
 /// Weigh a build of a mesh, and add an entry to its history.
 ///
@@ -75,13 +75,16 @@ pub(crate) struct Args {
 const RUN: &str = "{run}";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let read = args.plans.iter().map(|p| super::plan::read(p, &args.sets));
+    let read = args
+        .plans
+        .iter()
+        .map(|p| crate::cmd::run::plan::read(p, &args.sets));
     let sources = read.collect::<anyhow::Result<Vec<_>>>()?;
     let plans: Vec<&Plan> = sources.iter().map(|s| &s.plan).collect();
     check(&plans)?;
     plans
         .iter()
-        .try_for_each(|plan| super::plan::check_requirements(plan))?;
+        .try_for_each(|plan| crate::cmd::run::plan::check_requirements(plan))?;
     ensure!(
         plans.len() == 1 || args.run_url.as_ref().is_none_or(|url| url.contains(RUN)),
         "found no {RUN} in --run-url, expected it, because {} plans have several runs",
@@ -107,9 +110,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    super::writable::directory("--history", &HistoryDir::folder(&args.history))?;
-    super::writable::directory("--runs", &args.runs)?;
-    let runtime = super::runtime()?;
+    crate::cmd::writable::directory("--history", &HistoryDir::folder(&args.history))?;
+    crate::cmd::writable::directory("--runs", &args.runs)?;
+    let runtime = crate::cmd::runtime()?;
     let stop = stop_on_signal(STOPPING)?;
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     let name = |plan: &str, number: usize| match number {
@@ -156,7 +159,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let entry = entry(&summaries, names).context("found no run, expected one for each plan")?;
     let path = HistoryDir::add(&args.history, &entry)?;
     say(format_args!("added {}", path.display()));
-    super::history::show_changes(&args.history, &entry.id)?;
+    crate::cmd::history::show_changes(&args.history, &entry.id)?;
     Ok(ExitCode::SUCCESS)
 }
 
