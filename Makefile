@@ -27,10 +27,20 @@ demo: build ## Compare Envoy sidecars with no mesh on this machine: 2 minutes af
 
 test: ## Run all tests; installs what they use (SETUP=no: not); CLUSTER=no omits Kubernetes, which needs root and Go
 	scripts/setup
-	$(MAKE) test-quick
+	$(MAKE) test-quick BESIDE="lint $(if $(filter yes,$(CLUSTER)),image)"
 	$(MAKE) cluster-test-if-possible
 
-test-quick: web/node_modules/typescript/package.json lint unit web-test web-browser-test-if-there datastores-if-there ## Run all tests but those on Kubernetes
+test-quick: web/node_modules/typescript/package.json ## Run all tests but those on Kubernetes
+	$(CARGO) fmt --all --check
+	$(CARGO) test --workspace --locked --no-run
+	$(MAKE) -j2 unit beside
+	$(MAKE) web-test web-browser-test-if-there datastores-if-there
+
+# The end-to-end tests mostly wait: the linters, and the build of the image, run meanwhile.
+BESIDE ?= lint
+.PHONY: beside
+beside:
+	@scripts/beside target/beside.log $(MAKE) -j1 $(BESIDE)
 
 SHELL_SCRIPTS = $(shell grep -rlE '^\#!.*\b(ba)?sh$$' scripts testbed .ci)
 lint: ## Check the format, and run the linters for Rust and for shell scripts

@@ -6,9 +6,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::api::ApiClient;
+use tare_files::unix_ns;
 use tare_run::keep;
 use tare_run::lines::Lines;
-use tare_run::now::unix_ns;
 
 /// Largest offset that is not a fault: 100 ms. The window of a trial is a time of the generators' clocks, and the samples of
 /// the agents carry the times of their nodes. An offset shifts the samples against the window: of a window of 10 s, 100 ms

@@ -11,7 +11,7 @@ use std::path::Path;
 use tare_plan::mesh::DataPlaneKind;
 use tare_plan::trial::TrialSpec;
 use tare_plan::{EnvironmentKind, Plan};
-use tare_records::layout::{Fingerprint, RunManifest};
+use tare_records::layout::{self, Fingerprint, RunManifest};
 use tare_records::trial::{Event, EventKind, Proof};
 use tare_records::worker::{Plane, Upstream, WatchedProcess};
 use tare_records::writer::RecordWriter;
@@ -140,7 +140,8 @@ impl Environment for Fake {
         }
         if self.has(Fault::DiskFull(trial.index)) {
             // The result is first written under this name, and every write to /dev/full fails.
-            let _ = std::os::unix::fs::symlink("/dev/full", dir.join("result.tmp"));
+            let name = format!("{}.{}.tmp", layout::RESULT, std::process::id());
+            let _ = std::os::unix::fs::symlink("/dev/full", dir.join(name));
         }
         self.deployed += 1;
         let upstream = |authority: String| Upstream::new("127.0.0.1:1", authority);

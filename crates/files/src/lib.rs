@@ -1,5 +1,9 @@
-//! Reads files that somebody else may have written. A named pipe, a socket or a device in the place of a file is
+//! What tare asks of the operating system in one place: the wall clock, files that are replaced as a whole, and files that
+//! somebody else may have written. A named pipe, a socket or a device in the place of a file is
 //! refused and never waited for, and no file is read beyond a limit.
+
+mod clock;
+mod write;
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Error, ErrorKind, Read};
@@ -7,6 +11,9 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::Path;
 
 use rustix::fs::{OFlags, major, minor};
+
+pub use clock::unix_ns;
+pub use write::write_atomically;
 
 /// A limit for documents that a person writes or reads.
 pub const DOCUMENT_BYTES_MAX: u64 = 16 << 20;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::process::Signal;
+use tare_records::process::sidecar_of;
 use tare_records::trial::Proof;
 use tokio::time::Instant;
 
@@ -80,7 +81,7 @@ impl Drop for Stopped {
 pub(super) async fn prove(deployment: &LocalDeployment) -> Vec<Proof> {
     let mut checks = Vec::new();
     for (i, pod) in deployment.topology.pods.iter().enumerate() {
-        let name = format!("{}/sidecar", pod.name);
+        let name = sidecar_of(&pod.name);
         let sidecar = deployment.processes.iter().find(|p| p.name == name);
         if let Some(sidecar) = sidecar {
             let check = calls_pass(deployment, i, sidecar).await;

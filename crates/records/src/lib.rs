@@ -13,6 +13,7 @@ pub mod node_check;
 pub mod observation;
 pub mod overload;
 pub mod probe;
+pub mod process;
 pub mod record;
 pub mod schemas;
 pub mod search;

@@ -100,19 +100,10 @@ fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<(), Write
     write_atomically(path, json.as_bytes())
 }
 
-/// Writes a temporary file and renames it, so that no reader sees a part of the file.
 fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let outcome =
-        std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    outcome.map_err(|source| {
-        let _ = std::fs::remove_file(&temporary);
-        WriteError::Io {
-            path: path.to_path_buf(),
-            source,
-        }
+    tare_files::write_atomically(path, bytes).map_err(|source| WriteError::Io {
+        path: path.to_path_buf(),
+        source,
     })
 }
 

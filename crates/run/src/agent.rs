@@ -4,8 +4,9 @@
 //! possible.
 
 use std::io::Write;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use tare_files::unix_ns;
 use tare_plan::SCHEMA_VERSION;
 use tare_records::record::{AgentRecord, ProcessSample, ResourceSample};
 use tare_records::stacks::StackSampling;
@@ -170,9 +171,7 @@ struct WindowStart {
 
 impl WindowStart {
     fn new(start_unix_ns: u64) -> Self {
-        let now_unix_ns = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_nanos() as i64);
+        let now_unix_ns = unix_ns() as i64;
         Self {
             at: Instant::now(),
             offset_ns: now_unix_ns.saturating_sub_unsigned(start_unix_ns),
@@ -445,10 +444,7 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap()
-            .as_nanos() as u64;
+        let now = unix_ns();
         let watched = |name: &str, pid| WatchedProcess {
             name: name.to_owned(),
             plane: Plane::Application,

@@ -11,7 +11,7 @@ use tare_records::writer::RecordWriter;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::now::unix_ns;
+use tare_files::unix_ns;
 
 /// Why a check of a node failed.
 #[derive(Debug, thiserror::Error)]

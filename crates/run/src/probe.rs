@@ -21,7 +21,7 @@ use tare_records::writer::RecordWriter;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::now::unix_ns;
+use tare_files::unix_ns;
 
 /// Maximum number of requests at the same time.
 pub const CONCURRENT_MAX: usize = 16;

@@ -12,8 +12,8 @@ use tare_records::writer::RecordWriter;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::now::unix_ns;
 use crate::probe::attempt;
+use tare_files::unix_ns;
 
 /// How many bytes of a body are read. Its size shows which server answered.
 const BODY_BYTES_MAX: usize = 1 << 10;

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use hyper::body::{Body, Frame, SizeHint};
+use tare_files::unix_ns;
 use tare_records::calls::CallLatency;
 use tare_stats::Histogram;
 
@@ -35,8 +36,7 @@ impl Window {
     pub(crate) fn announce(&self, start_unix_ns: u64, window_ns: u64) -> Result<(), &'static str> {
         // Read before the other clock: if the thread pauses between them, no first call is missed.
         let now = self.origin.elapsed().as_nanos() as u64;
-        let now_unix = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_unix = now_unix.unwrap_or(Duration::ZERO).as_nanos() as u64;
+        let now_unix = unix_ns();
         let wait = start_unix_ns.checked_sub(now_unix);
         let wait = wait.ok_or("the window has already started")?;
         let start = now.saturating_add(wait);
@@ -162,11 +162,7 @@ impl<B> Drop for Timed<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn unix_ns() -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        now.as_nanos() as u64
-    }
+    use std::time::Duration;
 
     /// Announces a window of an hour that starts soon, and waits until it has started. If the
     /// machine stops until then, the window is refused and announced again.

@@ -14,7 +14,6 @@ use tare_records::summary::path::{
     AddedPercentile, CallTimes, Decomposition, GENERATOR, Part, PathCosts, PathEdge, PathPart,
     ServiceCosts,
 };
-use tare_records::worker::Plane;
 use tare_stats::Histogram;
 
 use super::cell::{estimate, signed_estimate};
@@ -446,22 +445,14 @@ fn services(plan: &Plan, trials: &[Trial<'_>], mesh: &Mesh, load: &Load) -> Vec<
 fn use_of(trial: &Trial<'_>, service: Option<&str>) -> Option<Use> {
     let mut found = None;
     for process in &trial.resources()?.processes {
-        // `emojivoto-0/web` and `emojivoto-0/web/sidecar`; with several replicas `emojivoto-0/web.1`.
-        let (pod, sidecar) = match process.name.strip_suffix("/sidecar") {
-            Some(pod) => (pod, true),
-            None => (process.name.as_str(), false),
+        let Some(own) = process.of_service() else {
+            continue;
         };
-        let expected = match sidecar {
-            true => Plane::DataPlane,
-            false => Plane::Application,
-        };
-        let name = pod.rsplit('/').next().and_then(|p| p.split('.').next());
-        let own = service.is_none_or(|s| name == Some(s));
-        if process.plane != expected || !own {
+        if service.is_some_and(|s| s != own.service) {
             continue;
         }
         let sum: &mut Use = found.get_or_insert_default();
-        let place = match sidecar {
+        let place = match own.is_sidecar {
             true => sum.sidecar.get_or_insert_default(),
             false => &mut sum.application,
         };

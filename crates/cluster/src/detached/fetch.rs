@@ -17,8 +17,8 @@ use crate::objects::names::CONTAINER;
 use crate::transfer;
 use crate::transfer::{Failure, Receiver};
 use crate::wait::wait;
+use tare_files::unix_ns;
 use tare_run::environment::EnvironmentError;
-use tare_run::now::unix_ns;
 
 const POLL: Duration = Duration::from_millis(500);
 /// Pause before a broken connection is opened again.

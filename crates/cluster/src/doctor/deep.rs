@@ -16,8 +16,8 @@ use crate::objects::names::{MANAGED, Names, OBSERVATION, RUN, name_of};
 use crate::objects::{manifests, node};
 use crate::platform;
 use crate::trial::pull_secrets;
+use tare_files::unix_ns;
 use tare_run::environment::EnvironmentError;
-use tare_run::now::unix_ns;
 
 /// Checks a cluster for a run of this plan, with a pod on each node and dry runs of the objects of the run. Creates
 /// namespaces with the labels of the namespaces of a run, and removes them at the end, also when `stop` becomes true; then it returns

@@ -21,8 +21,8 @@ use crate::objects::names::{CONTAINER, ROLE, TrialNames};
 use crate::objects::{Node, Pod, manifests};
 use crate::trial::probe::records;
 use crate::trial::{Events, PodLog};
+use tare_files::unix_ns;
 use tare_run::environment::EnvironmentError;
-use tare_run::now::unix_ns;
 
 /// Most nodes on which a pod is placed.
 pub(super) const NODES_MAX: usize = 50;

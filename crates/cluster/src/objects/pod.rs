@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde_json::Value;
+use tare_records::process::sidecar_of;
 use tare_records::worker::{Plane, WatchedProcess};
 
 use super::names::{CONTAINER, INSTANCE, OWN_CONTAINERS, REPLICAS, ROLE, SERVICE_LABEL};
@@ -245,7 +246,7 @@ impl<'a> Pod<'a> {
                 ("generator", CONTAINER) => (Plane::Generator, self.title()),
                 ("server" | "watcher", CONTAINER) => (Plane::Tare, self.title()),
                 ("application", other) if Some(other) == sidecar => {
-                    (Plane::DataPlane, format!("{}/sidecar", self.title()))
+                    (Plane::DataPlane, sidecar_of(&self.title()))
                 }
                 (role, other) => {
                     let plane = match role {

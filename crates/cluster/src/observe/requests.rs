@@ -21,7 +21,7 @@ use crate::sampling::readings::ContainerKey;
 use crate::trial::probe;
 use crate::trial::probe::Prober;
 use crate::trial::{Events, pull_secrets};
-use tare_run::now::unix_ns;
+use tare_files::unix_ns;
 
 /// Number of times between two readings of the counters, and the shortest such time.
 pub(super) const TIMES: u32 = 10;

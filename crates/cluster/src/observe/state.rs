@@ -17,8 +17,8 @@ use crate::api::{ApiClient, ApiError};
 use crate::sampling::kubelet::summaries;
 use crate::sampling::readings;
 use crate::sampling::readings::ContainerKey;
+use tare_files::unix_ns;
 use tare_run::environment::EnvironmentError;
-use tare_run::now::unix_ns;
 
 /// Time between two requests to each kubelet.
 const EVERY: Duration = Duration::from_secs(5);

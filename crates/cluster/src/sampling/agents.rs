@@ -18,8 +18,8 @@ use crate::api::{ApiClient, ApiError};
 use crate::objects::names::{ROLE, TrialNames};
 use crate::objects::{Node, Pod, manifests};
 use crate::trial::{Deployment, Events, PodLog};
+use tare_files::unix_ns;
 use tare_run::environment::{IdleSampling, Worker};
-use tare_run::now::unix_ns;
 
 const BUFFERED_LINES_MAX: usize = 4096;
 /// Agents must run at least this long before the window starts.

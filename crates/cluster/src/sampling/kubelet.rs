@@ -19,8 +19,8 @@ use crate::api::kinds::{NODE_PROXY, POD};
 use crate::api::{ApiClient, ApiError};
 use crate::objects::Pod;
 use crate::trial::Events;
+use tare_files::unix_ns;
 use tare_run::agent_records::AgentRecords;
-use tare_run::now::unix_ns;
 
 /// Time between two requests to each kubelet.
 const EVERY: Duration = Duration::from_secs(2);

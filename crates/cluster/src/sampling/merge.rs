@@ -15,8 +15,8 @@ use super::pprof::PprofStacks;
 use super::stacks::MergedStacks;
 use crate::objects::Node;
 use crate::trial::{Events, Line};
+use tare_files::unix_ns;
 use tare_run::agent_records::AgentRecords;
-use tare_run::now::unix_ns;
 
 /// How long after the window the last records of agents may arrive.
 const LAST_RECORDS_WITHIN: Duration = Duration::from_secs(8);

@@ -15,9 +15,9 @@ use tare_records::worker::Plane;
 use crate::api::ApiClient;
 use crate::api::kinds::POD;
 use crate::objects::Pod;
+use tare_files::unix_ns;
 use tare_run::http as probe;
 use tare_run::http::Limits;
-use tare_run::now::unix_ns;
 
 /// Longest wait for a response, after the time of the profile.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(10);

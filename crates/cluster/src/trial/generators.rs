@@ -17,8 +17,8 @@ use crate::objects::Pod;
 use crate::objects::manifests;
 use crate::objects::names::{CONTAINER, ROLE, TrialNames};
 use crate::wait::wait;
+use tare_files::unix_ns;
 use tare_run::environment::{EnvironmentError, Worker};
-use tare_run::now::unix_ns;
 
 const DELAY_MIN: Duration = Duration::from_secs(6);
 /// Longest delay of the first trial: an application may take minutes for reasons that generators do not have.

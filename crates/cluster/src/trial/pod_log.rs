@@ -14,9 +14,9 @@ use crate::api::kinds::POD;
 use crate::objects::Pod;
 use crate::objects::names::CONTAINER;
 use crate::objects::timestamp;
+use tare_files::unix_ns;
 use tare_run::keep;
 use tare_run::lines::Lines;
-use tare_run::now::unix_ns;
 
 /// Pause before a log, or the records that are kept, are read again.
 const PAUSE: Duration = Duration::from_millis(300);

@@ -9,6 +9,7 @@ use tare_plan::SCHEMA_VERSION;
 use tare_plan::mesh::{ExecPlaces, ExecSidecar, Mesh, Mtls};
 use tare_plan::trial::TrialSpec;
 use tare_records::layout;
+use tare_records::process::sidecar_of;
 use tare_records::worker::{Plane, WorkloadSpec};
 
 use super::super::command::Program;
@@ -55,7 +56,7 @@ pub(super) fn exec_sidecars(
             name: &name,
         };
         Ok(Part {
-            name: format!("{}/sidecar", pod.name),
+            name: sidecar_of(&pod.name),
             plane: Plane::DataPlane,
             log: dir
                 .join(layout::LOGS)
@@ -110,7 +111,7 @@ pub(super) fn sidecars(
         fs::write(&config, text)
             .map_err(EnvironmentError::io(format!("write {}", config.display())))?;
         parts.push(Part {
-            name: format!("{}/sidecar", pod.name),
+            name: sidecar_of(&pod.name),
             plane: match pod.service {
                 Some(_) => Plane::DataPlane,
                 None => Plane::GeneratorProxy,

@@ -13,8 +13,8 @@ use super::measurement::stopped;
 use super::together;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Environment, EnvironmentError, Phase};
-use crate::now::unix_ns;
 use crate::store::{RunDir, TrialWriter};
+use tare_files::unix_ns;
 
 /// How a trial ended.
 pub(super) enum TrialEnd {

@@ -8,8 +8,8 @@ use tare_records::worker::{AgentSpec, Plane};
 
 use super::error::RunError;
 use crate::environment::{Deployed, Environment, WorkerSpec};
-use crate::now::unix_ns;
 use crate::store::TrialWriter;
+use tare_files::unix_ns;
 
 /// Whether the idle deployment is sampled in this trial: in the first trial of each mesh with proxies
 /// in each block, of those with the plan's own workload.

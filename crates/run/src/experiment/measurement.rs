@@ -18,8 +18,8 @@ use super::findings::Findings;
 use super::live::LiveCpu;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Deployed, Environment, Worker, WorkerSpec};
-use crate::now::unix_ns;
 use crate::store::{StoreError, TrialWriter};
+use tare_files::unix_ns;
 
 /// How long after its planned end a worker may run before it counts as hung.
 const OVERDUE: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use super::measurement::Measurement;
 use super::request::load_spec;
 use super::updates::{Observer, Update};
 use crate::environment::Environment;
-use crate::now::unix_ns;
+use tare_files::unix_ns;
 
 /// Time to start the generators and agents, before the first request: in all, and for each trial.
 const LEAD: Duration = Duration::from_secs(1);

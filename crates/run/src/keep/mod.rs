@@ -20,7 +20,7 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use crate::lines::Lines;
-use crate::now::unix_ns;
+use tare_files::unix_ns;
 
 mod store;
 

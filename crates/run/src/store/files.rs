@@ -41,21 +41,18 @@ pub(super) fn write_lines(path: &Path, values: &[impl Serialize]) -> Result<(), 
     write_atomically(path, text.as_bytes())
 }
 
-pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let temporary = path.with_extension("tmp");
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    if let Err(source) = written {
-        let _ = fs::remove_file(&temporary);
-        return Err(StoreError::Io {
-            doing: "write",
-            path: path.to_owned(),
-            source,
-        });
+/// Removes what a process that was killed while it wrote a file left in a folder.
+pub(super) fn remove_temporaries(dir: &Path) -> Result<(), StoreError> {
+    let left = names(dir)?;
+    for name in left.iter().filter(|name| name.ends_with(".tmp")) {
+        let path = dir.join(name);
+        fs::remove_file(&path).map_err(io_error("remove", &path))?;
     }
-    fs::rename(&temporary, path).map_err(io_error("write", path))
+    Ok(())
+}
+
+pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    tare_files::write_atomically(path, bytes).map_err(io_error("write", path))
 }
 
 /// A text file that grows line by line. It contains every line that was written, even after the

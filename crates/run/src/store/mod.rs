@@ -23,7 +23,9 @@ mod trial;
 
 pub use trial::TrialWriter;
 
-use files::{Lines, io_error, lock, names, write_atomically, write_json, write_list};
+use files::{
+    Lines, io_error, lock, names, remove_temporaries, write_atomically, write_json, write_list,
+};
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -168,6 +170,7 @@ impl RunDir {
         };
         let trials = run.path.join(layout::TRIALS);
         fs::create_dir_all(&trials).map_err(io_error("create", &trials))?;
+        remove_temporaries(&run.path)?;
         run.remove_unfinished(&trials)?;
         run.remove_unfinished(&run.path.join(layout::PROFILES).join(layout::TRIALS))?;
         run.check_finished()?;

@@ -6,7 +6,6 @@ mod serve;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use serde_json::json;
@@ -182,10 +181,7 @@ fn read_and_report(dir: &Path) -> anyhow::Result<(HistoryDir, Vec<HistorySeries>
 
 fn read(dir: &Path) -> Result<(HistoryDir, Vec<HistorySeries>), HistoryError> {
     let history = HistoryDir::read(dir)?;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let today = rfc3339(now.as_nanos() as u64);
+    let today = rfc3339(tare_files::unix_ns());
     let today = today.split('T').next().unwrap_or_default();
     let series = series(
         &history.entries,

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::Signal;
@@ -266,7 +265,7 @@ fn new_run(args: &Args) -> anyhow::Result<RunStart> {
 
 /// Returns a new run of `plan`, which was written as `text`, in `dir` or a directory named by the time.
 pub(super) fn begin(plan: Plan, text: String, dir: Option<PathBuf>) -> RunStart {
-    let started_unix_ns = now_unix_ns();
+    let started_unix_ns = tare_files::unix_ns();
     let at = timestamp(started_unix_ns / 1_000_000_000);
     let id = format!("{at}-{}", plan.name);
     RunStart {
@@ -326,12 +325,6 @@ pub(super) fn stop_on_signal(message: &'static str) -> anyhow::Result<Stop> {
         }
     });
     Ok(Stop { asked, at_once })
-}
-
-pub(super) fn now_unix_ns() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as u64)
 }
 
 /// Formats a time as `20260131-235959`, in UTC.

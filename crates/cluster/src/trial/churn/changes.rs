@@ -14,7 +14,7 @@ use crate::api::ApiClient;
 use crate::api::kinds::CHURNED_SLICE;
 use crate::objects::churn::{EmptyService, watched_slice};
 use crate::objects::names::TrialNames;
-use tare_run::now::unix_ns;
+use tare_files::unix_ns;
 
 /// Time between two changes of the watched service: longer than any mesh should need.
 const SWITCH_EVERY: Duration = Duration::from_secs(3);

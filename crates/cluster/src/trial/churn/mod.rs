@@ -249,7 +249,7 @@ pub(crate) async fn start(
 
 /// The time from now to an instant of Unix time.
 fn until(unix_ns: u64) -> Duration {
-    Duration::from_nanos(unix_ns.saturating_sub(tare_run::now::unix_ns()))
+    Duration::from_nanos(unix_ns.saturating_sub(tare_files::unix_ns()))
 }
 
 /// Waits for the end of the churn. Returns its records.

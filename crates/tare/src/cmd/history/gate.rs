@@ -267,7 +267,7 @@ fn new_gate(args: &Args) -> anyhow::Result<RunStart> {
     rule::set_looks(&mut plan).map_err(|e| anyhow!(e))?;
     // With the same arrivals in every gate, chance would favour the same side every night.
     if !sets.iter().any(|set| set.starts_with("seed=")) {
-        plan.seed = crate::cmd::run::now_unix_ns() / 1_000_000_000;
+        plan.seed = tare_files::unix_ns() / 1_000_000_000;
     }
     Ok(begin(plan, source.text, args.out.clone()))
 }

@@ -25,7 +25,7 @@ use crate::cmd::output::{code_of, say};
 use crate::cmd::run::ended::{analyse_quietly, conclude};
 use crate::cmd::run::one::RunStart;
 use crate::cmd::run::plan::Source;
-use crate::cmd::run::{Conditions, STOPPING, Stop, begin, conduct, now_unix_ns, stop_on_signal};
+use crate::cmd::run::{Conditions, STOPPING, Stop, begin, conduct, stop_on_signal};
 
 /// Weigh a build of a mesh, and add an entry to its history.
 ///
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             runs: runs.clone(),
         }
     };
-    check_names(names(now_unix_ns(), String::new()), &plans)?;
+    check_names(names(tare_files::unix_ns(), String::new()), &plans)?;
     let mut summaries = Vec::new();
     for (source, (dir, state)) in sources.into_iter().zip(places) {
         match weigh(args, source, dir, state, &runtime, &stop)? {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -112,9 +111,14 @@ fn send(
     headers: &[(String, String)],
 ) -> anyhow::Result<()> {
     let families = metrics::of(run, summary)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let protocol = push::Protocol::of(url);
-    let pushed = push::push(url, protocol, headers, &families, now.as_millis() as i64);
+    let pushed = push::push(
+        url,
+        protocol,
+        headers,
+        &families,
+        (tare_files::unix_ns() / 1_000_000) as i64,
+    );
     let shown = masked(url);
     if let Err(error) = pushed {
         bail!("{}", error.to_string().replace(url, &shown));
