@@ -166,6 +166,7 @@ mod tests {
                 },
                 sampling_cores: 0.0,
                 kubelet_age_ns_max: None,
+                whole_window_cores: None,
             }),
         }
     }

@@ -32,12 +32,20 @@ pub fn summarise(
         .collect();
     let (first, last) = (samples.first()?, samples.last()?);
     let edges: Vec<i64> = samples.iter().map(|s| s.t_ns).collect();
-    let window_ns = u64::try_from(last.t_ns - first.t_ns)
+    let whole_ns = u64::try_from(last.t_ns - first.t_ns)
         .ok()
         .filter(|&w| w > 0)?;
+    let spans = spans(spec, first.t_ns, last.t_ns);
+    let window_ns = match &spec.slices {
+        None => whole_ns,
+        Some(slices) => slices.length_ns * spans.len() as u64,
+    };
+    if window_ns == 0 {
+        return None;
+    }
 
     let tracks: Vec<Track> = (0..spec.processes.len())
-        .map(|i| Track::new(&samples, i, &edges))
+        .map(|i| Track::new(&samples, i, &edges, &spans))
         .collect();
     let processes: Vec<ProcessUse> = spec
         .processes
@@ -49,11 +57,25 @@ pub fn summarise(
         })
         .collect();
     let planes = planes(&processes, &tracks, window_ns);
-    let sampling_cores = sampling_cores(records, window_ns);
-    let watched: f64 = processes.iter().map(|p| p.cpu_cores).sum();
+    let sampling_cores = sampling_cores(records, whole_ns);
+    let whole = |of: &dyn Fn(Plane) -> bool| {
+        let own = tracks
+            .iter()
+            .zip(&spec.processes)
+            .filter(|(_, w)| of(w.plane));
+        own.map(|(t, _)| t.whole_cpu_ns()).sum::<f64>() / whole_ns as f64 + sampling_cores
+    };
+    let mut machine = machine(&samples, whole_ns, cores_allowed, whole(&|_| true));
+    if spec.slices.is_some() {
+        machine.busy_cores = busy_in(&samples, &spans) / window_ns as f64;
+    }
     Some(Resources {
         window_ns,
-        machine: machine(&samples, window_ns, cores_allowed, watched + sampling_cores),
+        machine,
+        whole_window_cores: spec
+            .slices
+            .as_ref()
+            .map(|_| whole(&|plane| plane != Plane::Tare)),
         processes,
         planes,
         sampling_cores,
@@ -62,6 +84,32 @@ pub fn summarise(
             _ => None,
         }),
     })
+}
+
+/// The parts of the window that count, from edge to edge: all of it, or the slices that were sampled whole.
+fn spans(spec: &AgentSpec, first_ns: i64, last_ns: i64) -> Vec<(i64, i64)> {
+    match &spec.slices {
+        None => vec![(first_ns, last_ns)],
+        Some(slices) => {
+            let sampled = |span: &(i64, i64)| first_ns <= span.0 && span.1 <= last_ns;
+            slices.spans_ns().filter(sampled).collect()
+        }
+    }
+}
+
+/// CPU time of the machine in these parts, in nanoseconds.
+fn busy_in(samples: &[&ResourceSample], spans: &[(i64, i64)]) -> f64 {
+    let at = |t_ns: i64| {
+        let i = samples.partition_point(|s| s.t_ns < t_ns);
+        samples[i.min(samples.len() - 1)]
+    };
+    let busy = |(from, to): &(i64, i64)| {
+        let [a, b] = [at(*from), at(*to)];
+        let elapsed_ns = b.t_ns - a.t_ns;
+        let [from, to] = [a, b].map(|s| NodesSample::from(&s.machine));
+        busy_cores(&from, &to, elapsed_ns) * elapsed_ns as f64
+    };
+    spans.iter().map(busy).sum()
 }
 
 fn gone_at(records: &[AgentRecord], index: usize) -> Option<i64> {
@@ -85,6 +133,8 @@ fn sampling_cores(records: &[AgentRecord], window_ns: u64) -> f64 {
 struct Track {
     /// CPU used since the first edge, at each edge, in nanoseconds.
     cpu_ns: Vec<f64>,
+    /// CPU used in the parts of the window that count, in nanoseconds.
+    used_ns: f64,
     /// Run-queue delay between the first and the last edge, in nanoseconds; `None` with fewer than
     /// two readings.
     run_queue_delay_ns: Option<u64>,
@@ -106,7 +156,7 @@ struct Track {
 }
 
 impl Track {
-    fn new(samples: &[&ResourceSample], index: usize, edges: &[i64]) -> Self {
+    fn new(samples: &[&ResourceSample], index: usize, edges: &[i64], spans: &[(i64, i64)]) -> Self {
         let points: Vec<Option<ProcessSample>> = samples
             .iter()
             .map(|s| s.processes.get(index).copied().flatten())
@@ -118,10 +168,22 @@ impl Track {
             (known.len(), at.collect())
         };
         let (_, at) = at_edges(|p| Some(p.cpu_ns));
-        let growth = |of: fn(&ProcessSample) -> Option<u64>| match at_edges(of) {
-            (2.., at) => Some((at[at.len() - 1] - at[0]).max(0.0).round() as u64),
-            _ => None,
+        let is_last = points.last().is_some_and(Option::is_some);
+        let in_spans = |of: fn(&ProcessSample) -> Option<u64>| -> Option<f64> {
+            let known = readings(&points, of);
+            let [(first, _), .., (last, _)] = known[..] else {
+                return None;
+            };
+            // Nothing is counted before the first reading, nor after the last one of a process that ended.
+            let from = if points[0].is_some() { i64::MIN } else { first };
+            let to = if is_last { i64::MAX } else { last };
+            let used = |(a, b): &(i64, i64)| {
+                let [a, b] = [a, b].map(|t| at_instant(&known, (*t).clamp(from, to)));
+                (b - a).max(0.0)
+            };
+            Some(spans.iter().map(used).sum())
         };
+        let growth = |of| in_spans(of).map(|sum| sum.round() as u64);
         let counted = points.iter().flatten().find_map(|p| p.counters);
         let counters = counted.and_then(|first| {
             Some(HardwareCounts {
@@ -144,6 +206,7 @@ impl Track {
         .unwrap_or_else(|| (MemoryKind::Rss, rss.clone()));
         Self {
             cpu_ns: at.iter().map(|&cpu| (cpu - base).max(0.0)).collect(),
+            used_ns: in_spans(|p| Some(p.cpu_ns)).unwrap_or(0.0),
             run_queue_delay_ns: growth(|p| p.run_queue_delay_ns),
             counters,
             throttled_ns: growth(|p| p.throttled_ns),
@@ -153,6 +216,11 @@ impl Track {
             memory,
             memory_kind,
         }
+    }
+
+    /// CPU used from the first to the last edge, in nanoseconds.
+    fn whole_cpu_ns(&self) -> f64 {
+        self.cpu_ns.last().copied().unwrap_or(0.0)
     }
 
     /// Cores in each interval between edges.
@@ -172,7 +240,7 @@ impl Track {
         ProcessUse {
             name: name.to_owned(),
             plane,
-            cpu_cores: self.cpu_ns.last().copied().unwrap_or(0.0) / window_ns as f64,
+            cpu_cores: self.used_ns / window_ns as f64,
             cpu_cores_max: max(&self.cores()),
             run_queue_delay_ns: self.run_queue_delay_ns,
             counters: self.counters,
@@ -262,11 +330,7 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
             let memory = memory_sums(&mine);
             PlaneUse {
                 processes: mine.len() as u32,
-                cpu_cores: mine
-                    .iter()
-                    .map(|(_, t)| t.cpu_ns.last().copied().unwrap_or(0.0))
-                    .sum::<f64>()
-                    / window_ns as f64,
+                cpu_cores: mine.iter().map(|(_, t)| t.used_ns).sum::<f64>() / window_ns as f64,
                 cpu_cores_max: max(&sum_each(mine.iter().map(|(_, t)| t.cores()))),
                 run_queue_delay_ns: mine.iter().map(|(p, _)| p.run_queue_delay_ns).sum(),
                 counters: HardwareCounts::sum(mine.iter().map(|(p, _)| p.counters)),

@@ -262,6 +262,7 @@ mod tests {
                 },
                 sampling_cores: 0.0,
                 kubelet_age_ns_max: None,
+                whole_window_cores: None,
             };
             let verdict = judge(&Evidence {
                 resources: Some(&resources),

@@ -84,6 +84,7 @@ mod tests {
             },
             sampling_cores: 0.0,
             kubelet_age_ns_max: None,
+            whole_window_cores: None,
         };
         let mut found = Vec::new();
         findings(&resources, &mut found);

@@ -63,6 +63,7 @@ mod tests {
             machine: MachineUse::default(),
             sampling_cores: 0.0,
             kubelet_age_ns_max: None,
+            whole_window_cores: None,
         };
         let mut load = nothing_sent();
         load.service_time_ns.count = requests;

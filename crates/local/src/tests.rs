@@ -4,7 +4,7 @@ use super::*;
 use std::net::{Ipv4Addr, TcpListener};
 
 use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings};
-use tare_plan::{EnvironmentKind, Margins};
+use tare_plan::{EnvironmentKind, Margins, Pairing, SliceChoice};
 
 fn local(temporary: &Path) -> Local {
     Local::new(LocalSettings {
@@ -29,7 +29,8 @@ fn bare(instances: u32) -> Plan {
         loads: Vec::new(),
         repeats: 1,
         until: None,
-        at_once: false,
+        pairing: Pairing::Turns,
+        slice: SliceChoice::default(),
         gate: None,
         reruns: 0,
         margins: Margins::default(),

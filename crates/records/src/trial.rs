@@ -11,7 +11,7 @@ use crate::load::LoadResult;
 use crate::overload::OverloadResult;
 use crate::record::HardwareCounts;
 use crate::verdict::Verdict;
-use crate::worker::Plane;
+use crate::worker::{Plane, Slices};
 use tare_plan::limits;
 use tare_plan::trial::TrialSpec;
 
@@ -45,6 +45,9 @@ pub struct TrialResult {
     /// proxies in each block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Resources>,
+    /// When it was loaded, if it shared the window with other trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SliceUse>,
     /// Proofs that the mesh was in the path, and for `bare` that no proxy was.
     pub proofs: Vec<Proof>,
     /// The generator's verdict with the findings that the trial adds.
@@ -64,6 +67,16 @@ impl TrialResult {
         let mut samples = self.resources.iter().chain(&self.idle);
         samples.try_for_each(|r| limits::check_window(0, r.window_ns, false))
     }
+}
+
+/// The slices of a trial.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SliceUse {
+    /// When it was loaded.
+    pub slices: Slices,
+    /// Responses that took longer than the gap: so many, at most, were still in progress when the next slice began.
+    pub longer_than_gap: u64,
 }
 
 /// A check of the mesh before or after the measurement.
@@ -88,7 +101,7 @@ impl std::fmt::Display for Proof {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// Time between the first and the last sample.
+    /// Time between the first and the last sample; of a trial in slices, the time for which it was loaded.
     pub window_ns: u64,
     /// Each process (or container).
     pub processes: Vec<ProcessUse>,
@@ -102,6 +115,10 @@ pub struct Resources {
     /// summaries were read instead of control groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_age_ns_max: Option<u64>,
+    /// CPU of the processes and of the sampling, without tare's, over the whole window, in cores: with the slices of
+    /// other trials. Only of a trial in slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_window_cores: Option<f64>,
 }
 
 /// Which measure of memory a figure is.

@@ -185,6 +185,8 @@ pub enum Reason {
     StartSkew,
     /// The latencies of one generator differ from those of the others.
     GeneratorsDiffer,
+    /// Requests of a slice were still in progress when the next trial was loaded.
+    SlicesOverlap,
     /// The generator's machine had no port, file descriptor or memory left.
     LocalShortage,
     /// Arrivals in phase, as in wrk2, for comparison with its figures.
@@ -208,7 +210,7 @@ pub enum Cause {
 
 impl Reason {
     /// All kinds.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::RateNotAchieved,
         Self::Lateness,
         Self::GeneratorSaturated,
@@ -233,6 +235,7 @@ impl Reason {
         Self::WarmUpVisible,
         Self::StartSkew,
         Self::GeneratorsDiffer,
+        Self::SlicesOverlap,
         Self::LocalShortage,
         Self::CompatibilityMode,
         Self::SurplusBytes,
@@ -334,6 +337,9 @@ impl Reason {
             }
             Self::GeneratorsDiffer => {
                 "Check that generator's machine and its path to the target; the merged figures include its requests."
+            }
+            Self::SlicesOverlap => {
+                "Lengthen the gap, for example with `slice: {gap: 200ms}`, or use `pairing: turns`."
             }
             Self::LocalShortage => {
                 "Raise ulimit -n, widen net.ipv4.ip_local_port_range, reuse connections, or use more generators."

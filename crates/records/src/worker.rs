@@ -74,6 +74,38 @@ pub struct AgentSpec {
     /// CPU time between two samples of on-CPU stacks, in nanoseconds; absent if stacks are not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_period_ns: Option<u64>,
+    /// When the trial is loaded, if it shares the window with others; samples then fall on the edges of its slices, and
+    /// its figures are those of its slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
+}
+
+/// The parts of a window in which a trial is loaded, while the others of its block are not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Slices {
+    /// Length of a slice: requests begin in it.
+    pub length_ns: u64,
+    /// Length of the gap after it, in which the last of them end and none begins.
+    pub gap_ns: u64,
+    /// Starts of the slices in nanoseconds since the start of the window, in order.
+    pub starts_ns: Vec<u64>,
+}
+
+impl Slices {
+    /// How long the trial is loaded, in nanoseconds.
+    #[must_use]
+    pub fn loaded_ns(&self) -> u64 {
+        self.length_ns * self.starts_ns.len() as u64
+    }
+
+    /// Start and end of each slice with its gap, in nanoseconds since the start of the window.
+    pub fn spans_ns(&self) -> impl Iterator<Item = (i64, i64)> {
+        let length_ns = (self.length_ns + self.gap_ns) as i64;
+        self.starts_ns
+            .iter()
+            .map(move |s| (*s as i64, *s as i64 + length_ns))
+    }
 }
 
 /// A process to watch.

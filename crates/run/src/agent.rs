@@ -10,7 +10,7 @@ use tare_files::unix_ns;
 use tare_plan::SCHEMA_VERSION;
 use tare_records::record::{AgentRecord, ProcessSample, ResourceSample};
 use tare_records::stacks::StackSampling;
-use tare_records::worker::{AgentSpec, WatchedProcess};
+use tare_records::worker::{AgentSpec, Slices, WatchedProcess};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::agent_records::AgentRecords;
@@ -230,14 +230,16 @@ impl Sampler {
         let mut sampler = None;
         let (mut last_t, mut last_cpu) = (0, Duration::ZERO);
         let end_ns = self.window.as_nanos() as i64;
-        for due_ns in instants(end_ns) {
+        let slices = spec.slices.as_ref();
+        for due_ns in instants(end_ns, slices) {
             if due_ns < self.start.t_ns() - 500_000_000 && due_ns != end_ns {
                 continue; // The agent started late: the next instant is nearer.
             }
             self.sleep_until(due_ns).await;
             let cpu = read::own_cpu();
             let last = due_ns == end_ns || self.terminated;
-            let mut sample = self.sample(first_t.is_none(), last)?;
+            let at_edge = first_t.is_none() || last || slices.is_some();
+            let mut sample = self.sample(first_t.is_none(), last, at_edge)?;
             if let Some(period_ns) = spec.stack_period_ns.filter(|_| first_t.is_none()) {
                 let groups = self.groups.as_ref();
                 let started = StackSampler::start(&spec.processes, groups, period_ns);
@@ -256,8 +258,11 @@ impl Sampler {
             if last {
                 break;
             }
-            let next_ns = end_ns.min(due_ns + SECOND_NS);
-            self.read_pss_until(next_ns - PSS_MARGIN_NS).await;
+            // In slices, the read would disturb the trial that is loaded.
+            if slices.is_none() {
+                let next_ns = end_ns.min(due_ns + SECOND_NS);
+                self.read_pss_until(next_ns - PSS_MARGIN_NS).await;
+            }
         }
         if let Some((period_ns, sampler)) = sampler {
             stacks(period_ns, sampler, &mut records)?;
@@ -292,8 +297,13 @@ impl Sampler {
     }
 
     /// Reads CPU, run-queue delay and resident memory of all processes, as close together as possible. At
-    /// the edges of the window it also reads hardware counters, which interrupts the processes' cores.
-    fn sample(&mut self, first: bool, last: bool) -> Result<ResourceSample, AgentError> {
+    /// the edges of the window and of slices it also reads hardware counters, which interrupts the processes' cores.
+    fn sample(
+        &mut self,
+        first: bool,
+        last: bool,
+        at_edge: bool,
+    ) -> Result<ResourceSample, AgentError> {
         let t_ns = self.start.t_ns();
         let machine = read::machine().ok_or(AgentError::Machine)?;
         let mut processes = Vec::with_capacity(self.processes.len());
@@ -306,7 +316,7 @@ impl Sampler {
             if let Some(Sampled::Tree(tree)) = target.as_mut().filter(|_| first) {
                 tree.begin();
             }
-            if let Some(sample) = sample.as_mut().filter(|_| first || last) {
+            if let Some(sample) = sample.as_mut().filter(|_| at_edge) {
                 sample.counters = self.counters.read(i);
             }
             processes.push(sample);
@@ -371,11 +381,18 @@ impl Sampler {
     }
 }
 
-/// Returns the instants of samples: the edges of the window and each full second between.
-fn instants(window_ns: i64) -> impl Iterator<Item = i64> {
-    (0..window_ns)
-        .step_by(SECOND_NS as usize)
-        .chain([window_ns])
+/// Returns the instants of samples: the edges of the window, and between them each full second, or the edges of the
+/// slices.
+fn instants(window_ns: i64, slices: Option<&Slices>) -> Vec<i64> {
+    let between: Vec<i64> = match slices {
+        None => (0..window_ns).step_by(SECOND_NS as usize).collect(),
+        Some(slices) => slices.spans_ns().flat_map(|(a, b)| [a, b]).collect(),
+    };
+    let mut all: Vec<i64> = [0, window_ns].into_iter().chain(between).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.retain(|t| *t <= window_ns);
+    all
 }
 
 #[cfg(test)]
@@ -386,10 +403,19 @@ mod tests {
 
     #[test]
     fn samples_fall_on_edges_and_seconds() {
-        let seconds = |w| instants(w).collect::<Vec<_>>();
+        let seconds = |w| instants(w, None);
         assert_eq!(seconds(2_000_000_000), [0, 1_000_000_000, 2_000_000_000]);
         assert_eq!(seconds(1_500_000_000), [0, 1_000_000_000, 1_500_000_000]);
         assert_eq!(seconds(400_000_000), [0, 400_000_000]);
+        let slices = Slices {
+            length_ns: 30,
+            gap_ns: 10,
+            starts_ns: vec![40, 80, 160],
+        };
+        assert_eq!(
+            instants(240, Some(&slices)),
+            [0, 40, 80, 120, 160, 200, 240]
+        );
     }
 
     fn records(bytes: &[u8]) -> Vec<AgentRecord> {
@@ -462,6 +488,7 @@ mod tests {
             window_start_unix_ns: now + 200_000_000,
             window_ns: 1_200_000_000,
             stack_period_ns: None,
+            slices: None,
         };
         let out = Vec::new();
         let mut writer = EndsAfterFirstSample { child, out };

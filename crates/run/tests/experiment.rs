@@ -9,8 +9,8 @@ use tare_plan::load::{Arrivals, Pace};
 use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings};
 use tare_plan::trial::order;
 use tare_plan::{
-    EnvironmentKind, Figure, Load, LoadKind, Margins, Plan, PrecisionTarget, StopRule, UNTIL_MIN,
-    Workload,
+    EnvironmentKind, Figure, Load, LoadKind, Margins, Pairing, Plan, PrecisionTarget, SliceChoice,
+    StopRule, UNTIL_MIN, Workload,
 };
 use tare_records::layout::{Fingerprint, RunManifest};
 use tare_records::trial::TrialResult;
@@ -99,7 +99,8 @@ fn plan() -> Plan {
         loads: vec![load(200.0), load(400.0)],
         repeats: 3,
         until: None,
-        at_once: false,
+        pairing: Pairing::Turns,
+        slice: SliceChoice::default(),
         gate: None,
         reruns: 0,
         margins: Margins::default(),

@@ -1,6 +1,7 @@
 //! Progress of a run: a live line on a terminal, and a plain line per trial everywhere. Everything
 //! goes to standard error, so that standard output holds only the result.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -21,8 +22,10 @@ pub(crate) struct Display {
     /// Prefix of every line, if several runs are in progress at the same time.
     prefix: String,
     repeats: u32,
-    /// Trials that run at the same time.
+    /// Trials that are deployed at the same time.
     at_once: u32,
+    /// By load, a trial's part of the time in which the trials that are deployed with it are loaded.
+    own_times: HashMap<String, Duration>,
     number: u32,
     planned: u32,
     left: Vec<Duration>,
@@ -35,11 +38,6 @@ pub(crate) struct Display {
     step: String,
     load: String,
     cores: String,
-}
-
-/// The trial's part of the time in which its block's trials run at the same time.
-fn own_time(spec: &TrialSpec, at_once: u32) -> Duration {
-    Duration::from_nanos(spec.load.own_time_ns()) / at_once
 }
 
 impl Display {
@@ -74,19 +72,23 @@ impl Display {
         if crate::terminal::err_is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        let at_once = match plan.at_once {
-            true => (plan.meshes.len() * plan.loads.len()) as u32,
-            false => 1,
-        };
+        let loads = plan.loads.len();
+        let own_times = plan.loads.iter().map(|load| {
+            let own = Duration::from_nanos(plan.own_time_ns(load, loads));
+            (load.name.clone(), own)
+        });
+        let own_times: HashMap<String, Duration> = own_times.collect();
+        let own_time = |t: &TrialSpec| own_times.get(&t.load.name).copied().unwrap_or_default();
         Self {
             bar,
             prefix,
             repeats: plan.repeats,
-            at_once,
+            at_once: plan.trials_together(loads),
             number: 0,
             planned: order.len() as u32,
             // In reverse order, so that finished trials are removed from the end.
-            left: order.iter().rev().map(|t| own_time(t, at_once)).collect(),
+            left: order.iter().rev().map(own_time).collect(),
+            own_times,
             overhead: OVERHEAD_GUESS,
             trial_started: Instant::now(),
             trial_own: Duration::ZERO,
@@ -96,6 +98,13 @@ impl Display {
             load: String::new(),
             cores: String::new(),
         }
+    }
+
+    fn own_time(&self, trial: &TrialSpec) -> Duration {
+        self.own_times
+            .get(&trial.load.name)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Prints a line that stays.
@@ -139,8 +148,8 @@ impl Display {
     /// Adds the trials of a block that is run again, which begins with `trial`.
     fn plan(&mut self, trial: &TrialSpec, planned: u32) {
         let more = planned.saturating_sub(self.planned) as usize;
-        self.left
-            .extend(std::iter::repeat_n(own_time(trial, self.at_once), more));
+        let own = self.own_time(trial);
+        self.left.extend(std::iter::repeat_n(own, more));
         self.planned = planned;
     }
 
@@ -151,7 +160,7 @@ impl Display {
         if self.at_once == 1 || self.trial_own.is_zero() {
             self.trial_started = Instant::now();
         }
-        self.trial_own = own_time(trial, self.at_once);
+        self.trial_own = self.own_time(trial);
         let place = match trial.profile {
             true => "profile trial".to_owned(),
             false => format!(
@@ -182,7 +191,7 @@ impl Display {
 
     fn done(&mut self, result: &TrialResult) {
         let took = self.trial_started.elapsed() / self.at_once;
-        let took = took.saturating_sub(own_time(&result.trial, self.at_once));
+        let took = took.saturating_sub(self.own_time(&result.trial));
         // The mean of the last trial and the estimate so far follows a change within a few trials.
         self.overhead = (self.overhead + took) / 2;
         self.left.pop();

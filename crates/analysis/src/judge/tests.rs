@@ -49,6 +49,7 @@ fn of_machine(machine: MachineUse, own_cores: f64) -> Verdict {
         machine,
         sampling_cores: 0.01,
         kubelet_age_ns_max: None,
+        whole_window_cores: None,
     };
     judge(&Evidence {
         resources: Some(&resources),
@@ -123,6 +124,7 @@ fn old_values_of_kubelets_are_suspect_in_a_short_window() {
             machine: MachineUse::default(),
             sampling_cores: 0.0,
             kubelet_age_ns_max: age_ns,
+            whole_window_cores: None,
         };
         judge(&Evidence {
             resources: Some(&resources),
@@ -155,6 +157,7 @@ fn sampled_for(sampled_s: f64, all: &[(&str, Plane, Option<f64>)], exited: &[&st
         machine: MachineUse::default(),
         sampling_cores: 0.0,
         kubelet_age_ns_max: None,
+        whole_window_cores: None,
     };
     let events: Vec<Event> = exited.iter().copied().map(exit_of).collect();
     let load = LoadResult {

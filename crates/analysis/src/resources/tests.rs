@@ -1,6 +1,6 @@
 use super::*;
 use tare_records::record::{MachineSample, NodesSample};
-use tare_records::worker::WatchedProcess;
+use tare_records::worker::{Slices, WatchedProcess};
 
 const S: i64 = 1_000_000_000;
 
@@ -21,6 +21,7 @@ fn spec(planes: &[Plane]) -> AgentSpec {
         window_start_unix_ns: 0,
         window_ns: 2 * S as u64,
         stack_period_ns: None,
+        slices: None,
     }
 }
 
@@ -354,4 +355,63 @@ fn fewer_than_two_samples_give_no_figures() {
     assert_eq!(summarise(&spec(&[]), &[], 1), None);
     let one = [sample(0, 0, vec![])];
     assert_eq!(summarise(&spec(&[]), &one, 1), None);
+}
+
+#[test]
+fn a_trial_in_slices_has_the_cpu_of_its_slices_and_not_that_between() {
+    // Two slices of 0.8 s with gaps of 0.2 s: 0 to 1 s, and 3 to 4 s, of 5 s. Loaded, the process uses 500 ms in each, and
+    // 10 ms a second otherwise.
+    let mut spec = spec(&[Plane::DataPlane, Plane::Tare]);
+    spec.window_ns = 5 * S as u64;
+    spec.slices = Some(Slices {
+        length_ns: 800_000_000,
+        gap_ns: 200_000_000,
+        starts_ns: vec![0, 3 * S as u64],
+    });
+    // Each process is read a little after the machine, and a millisecond of the slice has passed.
+    let read = |second: i64, busy_ms, cpu_ms| {
+        let at = second * S;
+        let later = at + 1_000_000;
+        let own = vec![
+            process(later, cpu_ms, 10, None),
+            process(later, 20 * second as u64, 5, None),
+        ];
+        sample(at, busy_ms, own)
+    };
+    let records = [
+        read(0, 0, 0),
+        read(1, 900, 500),
+        read(3, 1_500, 520),
+        read(4, 2_400, 1_020),
+        read(5, 2_700, 1_030),
+        AgentRecord::Final {
+            checksum: String::new(),
+            own_cpu_ns: 50_000_000,
+            elapsed_ns: 5 * S as u64,
+        },
+    ];
+    let r = summarise(&spec, &records, 2).unwrap();
+    assert_eq!(r.window_ns, 1_600_000_000);
+    // Within a thousandth: the readings are a millisecond late.
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.002;
+    assert!(near(r.processes[0].cpu_cores, 1.0 / 1.6), "{r:?}");
+    assert!(near(r.planes[&Plane::DataPlane].cpu_cores, 1.0 / 1.6));
+    assert!(close(r.machine.busy_cores, 1.8 / 1.6));
+    // Over the whole window: 2.7 s busy, of which the process used 1.03 s, tare 0.1 s and the sampling 0.05 s.
+    assert!(near(r.machine.other_cores, (2.7 - 1.03 - 0.1 - 0.05) / 5.0));
+    assert!(near(r.whole_window_cores.unwrap(), 1.08 / 5.0));
+    // A process that ends in its first slice counts until its last reading.
+    let gone = [
+        read(0, 0, 0),
+        sample(S, 900, vec![process(S + 1_000_000, 500, 10, None), None]),
+        sample(3 * S, 1_500, vec![None, None]),
+        sample(4 * S, 2_400, vec![None, None]),
+        sample(5 * S, 2_700, vec![None, None]),
+    ];
+    let r = summarise(&spec, &gone, 2).unwrap();
+    assert!(
+        near(r.processes[0].cpu_cores, 0.5 / 1.6),
+        "{:?}",
+        r.processes[0]
+    );
 }

@@ -302,6 +302,7 @@ mod tests {
             window_start_unix_ns: (START * S) as u64,
             window_ns: window_s * S as u64,
             stack_period_ns: None,
+            slices: None,
         };
         let node = |name: &str| NodePart {
             node: name.to_owned(),

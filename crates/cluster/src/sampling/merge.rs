@@ -353,6 +353,7 @@ mod tests {
             window_start_unix_ns: 0,
             window_ns: 1,
             stack_period_ns: None,
+            slices: None,
         }
     }
 

@@ -328,6 +328,7 @@ fn agent_spec(
         window_start_unix_ns: now.as_nanos() as u64 + lead_ms * 1_000_000,
         window_ns: window_ms * 1_000_000,
         stack_period_ns: None,
+        slices: None,
     }
 }
 

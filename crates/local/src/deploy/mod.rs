@@ -84,7 +84,11 @@ pub(super) async fn deploy(
     let shortening = async move { log::keep_short(&logs, &access_logs).await };
     deployment.workers.spawn(shortening);
     let program = match has_envoys(&trial.mesh) {
-        true => Some(program::of(local, &trial.mesh, plan.at_once.then_some(at))?),
+        true => Some(program::of(
+            local,
+            &trial.mesh,
+            (!plan.pairing.is_turns()).then_some(at),
+        )?),
         false => None,
     };
     if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {

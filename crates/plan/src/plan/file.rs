@@ -15,6 +15,7 @@ use super::churn::ChurnFile;
 use super::kubernetes::KubernetesSettings;
 use super::margins::MarginsFile;
 use super::overload::OverloadFile;
+use super::pairing::{Pairing, SliceFile};
 use super::prices::PricesFile;
 use super::repeats::RepeatsFile;
 use super::vary::VaryFile;
@@ -66,8 +67,13 @@ pub(super) struct PlanFile {
     /// How often a block that something outside the trials disturbed is run again, with the trials of
     /// all meshes, 0 to 3. Default: 1.
     pub(super) reruns: Field<Count<0, RERUNS_MAX>>,
-    /// Run the trials of a block at the same time, so that noise of the machine affects all of them. Default:
-    /// false, one after the other.
+    /// How the trials of a block share the machine: `turns`, one after the other; `slices`, deployed together and loaded
+    /// one at a time for a fraction of a second; `together`, at the same time. Default: turns.
+    pub(super) pairing: Field<Pairing>,
+    /// Length of the slices and gaps, with `pairing: slices`. Default: they follow from the rate.
+    pub(super) slice: Field<SliceFile>,
+    /// `pairing: together`, in plans of older versions.
+    #[schemars(skip)]
     pub(super) at_once: Field<bool>,
     /// Up to which share two figures count as the same. Default: 5% for the median, 10% for higher
     /// percentiles, 3% for CPU per request, 5% for memory.

@@ -125,6 +125,7 @@ const BLOCKS_MIN: u32 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Pairing;
     use crate::plan::{EnvironmentKind, resolve};
 
     const MINUTE_NS: u64 = 60_000_000_000;
@@ -154,7 +155,7 @@ mod tests {
     fn a_gate_on_a_cluster_runs_both_versions_in_turn_in_each_block() {
         let plan = gated(120 * MINUTE_NS).unwrap();
         assert_eq!(plan.environment, EnvironmentKind::Kubernetes);
-        assert!(!plan.at_once);
+        assert_eq!(plan.pairing, Pairing::Turns);
         let trials = crate::trial::order(&plan);
         for block in 0..plan.repeats {
             let of_block = trials.iter().filter(|t| t.block == block);

@@ -1,7 +1,6 @@
 //! Plans: what to measure. [`resolve`] makes a [`Plan`], complete and valid by construction,
 //! from a plan file.
 
-mod at_once;
 mod blocks;
 mod builtin;
 mod capacity;
@@ -15,6 +14,7 @@ mod loads;
 mod margins;
 mod names;
 mod overload;
+mod pairing;
 mod placed;
 mod pod;
 mod prices;
@@ -44,6 +44,7 @@ pub use kubernetes::{
 pub use load_kind::LoadKind;
 pub use margins::Margins;
 pub use overload::{CapacityOf, Overload, Phases};
+pub use pairing::{Pairing, SliceChoice};
 pub use pod::{
     ContainerResources, NAMESPACES, PodResources, PodSettings, Quantity, TaintEffect, Toleration,
     TolerationOperator,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::at_once;
 use super::churn;
 use super::file::{Environment, MeshEntry, PlanFile, ReadFile};
 use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
 use super::margins::MarginsFile;
 use super::overload;
+use super::pairing::{self, Pairing, SliceFile};
 use super::placed;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
@@ -142,7 +142,8 @@ fn read(
     };
     let loads = checked_loads(problems, loads, workload.as_ref(), sweep.as_ref());
     varied?;
-    let at_once_location = file.at_once.location().unwrap_or(root.location);
+    let paired = file.pairing.location().or(file.at_once.location());
+    let pairing_location = paired.unwrap_or(root.location);
     let repeats_location = file.repeats.location().unwrap_or(root.location);
     let (repeats, until) = repeats::resolve(problems, file.repeats, repeats_location)?;
 
@@ -165,7 +166,11 @@ fn read(
         until,
         gate: None,
         reruns: file.reruns.or(Count(1))?.0,
-        at_once: file.at_once.or(false)?,
+        pairing: match file.at_once.or(false)? {
+            true => Pairing::Together,
+            false => file.pairing.or(Pairing::Turns)?,
+        },
+        slice: file.slice.or_else(SliceFile::default)?.resolve()?,
         margins: file.margins.or_else(MarginsFile::default)?.resolve()?,
         seed: file.seed.or(1)?,
         prices: match file.prices.optional()? {
@@ -182,7 +187,7 @@ fn read(
     check_size(problems, &plan, repeats_location, environment_location);
     tcp::check(problems, &plan, meshes_location);
     entry::check(problems, &plan, meshes_location);
-    at_once::check(problems, &plan, at_once_location);
+    pairing::check(problems, &plan, pairing_location);
     churn::check(problems, &plan, environment_location);
     Some(plan)
 }

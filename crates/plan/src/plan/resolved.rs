@@ -11,6 +11,7 @@ use super::gate::Gate;
 use super::kubernetes::KubernetesSettings;
 use super::load_kind::LoadKind;
 use super::margins::Margins;
+use super::pairing::{Pairing, SliceChoice};
 use super::prices::Prices;
 use super::sweep::Sweep;
 use crate::figure::Figure;
@@ -61,9 +62,18 @@ pub struct Plan {
     /// How often a block that something outside the trials disturbed is run again.
     #[serde(default)]
     pub reruns: u32,
-    /// Whether the trials of a block run at the same time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub at_once: bool,
+    /// How the trials of a block share the machine.
+    #[serde(
+        default,
+        alias = "at_once",
+        deserialize_with = "Pairing::read",
+        skip_serializing_if = "Pairing::is_turns"
+    )]
+    #[schemars(with = "Pairing")]
+    pub pairing: Pairing,
+    /// Length of the slices and gaps, with `pairing: slices`.
+    #[serde(default, skip_serializing_if = "SliceChoice::is_default")]
+    pub slice: SliceChoice,
     /// Up to which shares two figures count as the same.
     #[serde(default)]
     pub margins: Margins,
@@ -193,7 +203,8 @@ impl Plan {
             .map(|load| {
                 let starts = if on_cluster { load.steps_max() - 1 } else { 0 };
                 let starting_ns = starts.saturating_mul(CLUSTER_STEP_NS);
-                load.own_time_ns().saturating_add(starting_ns)
+                let own_ns = self.own_time_ns(load, blocks.loads.len());
+                own_ns.saturating_add(starting_ns)
             })
             .fold(0, u64::saturating_add)
             .saturating_mul(self.meshes.len() as u64);
@@ -222,9 +233,10 @@ impl Plan {
             EnvironmentKind::Local => IDLE_NS,
             EnvironmentKind::Kubernetes => CLUSTER_IDLE_NS,
         };
-        let windows = match self.at_once {
-            true => windows / self.trials_in_block(blocks.loads.len()) + LEAD_NS,
-            false => windows.saturating_add(meshed * idle),
+        let windows = match self.pairing {
+            Pairing::Together => windows + LEAD_NS,
+            Pairing::Slices => windows + LEAD_NS * blocks.loads.len() as u64 + meshed * idle,
+            Pairing::Turns => windows.saturating_add(meshed * idle),
         };
         windows
             .saturating_add(setups)

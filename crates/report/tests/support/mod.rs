@@ -19,7 +19,9 @@ use tare_plan::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol}
 use tare_plan::load::{Arrivals, Mode, Pace};
 use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls};
 use tare_plan::trial::{TrialSpec, order};
-use tare_plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Prices, Workload};
+use tare_plan::{
+    EnvironmentKind, Load, LoadKind, Margins, Pairing, Plan, Prices, SliceChoice, Workload,
+};
 use tare_records::layout;
 use tare_records::layout::{Fingerprint, RunManifest};
 use tare_records::load::InstrumentError;
@@ -130,7 +132,8 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         loads: rates.iter().map(load).collect(),
         repeats: blocks,
         until: None,
-        at_once: false,
+        pairing: Pairing::Turns,
+        slice: SliceChoice::default(),
         gate: None,
         reruns: 0,
         margins: Margins::default(),
@@ -230,6 +233,7 @@ fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
         churn: None,
         resources: Some(resources),
         idle: None,
+        slices: None,
         proofs: Vec::new(),
         verdict,
     };
@@ -495,6 +499,7 @@ fn resources(spec: &TrialSpec, heavy: f64, rng: &mut Rng) -> Resources {
         },
         sampling_cores: 0.004,
         kubelet_age_ns_max: None,
+        whole_window_cores: None,
     }
 }
 

@@ -24,17 +24,11 @@ impl TrialContext<'_> {
         environment: &mut E,
         trial: ReadyTrial<'_, E::Deployment>,
     ) -> Result<(), RunError> {
-        let (cores, spec) = (self.cores(), trial.spec);
-        if !spec.profile && idle::is_due(self.plan, spec, trial.deployment) {
-            self.stage(spec, Stage::Idle);
-            let sampled = idle::sample(environment, trial.deployment, trial.writer, cores);
-            trial.findings.idle = tokio::select! {
-                biased;
-                () = stopped(self.stop) => { trial.findings.interrupted = true; return Ok(()); }
-                sampled = sampled => sampled?,
-            };
+        let trial = self.sample_idle(environment, trial).await?;
+        if trial.findings.interrupted {
+            return Ok(());
         }
-        match Goal::of_load(&spec.load) {
+        match Goal::of_load(&trial.spec.load) {
             None => self.load_once(environment, trial).await,
             Some(Ok(goal)) => self.search(goal, environment, trial).await,
             Some(Err(found)) => {
@@ -42,6 +36,25 @@ impl TrialContext<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Samples the idle deployment where that is due.
+    pub(super) async fn sample_idle<'t, E: Environment>(
+        &mut self,
+        environment: &mut E,
+        trial: ReadyTrial<'t, E::Deployment>,
+    ) -> Result<ReadyTrial<'t, E::Deployment>, RunError> {
+        let (cores, spec) = (self.cores(), trial.spec);
+        if !spec.profile && idle::is_due(self.plan, spec, trial.deployment) {
+            self.stage(spec, Stage::Idle);
+            let sampled = idle::sample(environment, trial.deployment, trial.writer, cores);
+            tokio::select! {
+                biased;
+                () = stopped(self.stop) => trial.findings.interrupted = true,
+                sampled = sampled => trial.findings.idle = sampled?,
+            }
+        }
+        Ok(trial)
     }
 
     /// Measures one window.

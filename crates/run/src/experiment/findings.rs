@@ -4,7 +4,7 @@ use tare_records::capacity::Capacity;
 use tare_records::churn::ChurnResult;
 use tare_records::load::LoadResult;
 use tare_records::overload::OverloadResult;
-use tare_records::trial::{Event, EventKind, Proof, Resources};
+use tare_records::trial::{Event, EventKind, Proof, Resources, SliceUse};
 use tare_records::verdict::Finding;
 
 use crate::environment::EnvironmentError;
@@ -21,6 +21,7 @@ pub(super) struct Findings {
     pub(super) churn: Option<ChurnResult>,
     pub(super) resources: Option<Resources>,
     pub(super) idle: Option<Resources>,
+    pub(super) slices: Option<SliceUse>,
     pub(super) proofs: Vec<Proof>,
     pub(super) events: Vec<Event>,
     pub(super) incomplete: Vec<String>,

@@ -1,8 +1,8 @@
 //! Trials that are deployed together: one of them, or all of a block. Each has a complete directory at the end.
 
 use tare_analysis::judge::{Evidence, judge};
-use tare_plan::Plan;
 use tare_plan::trial::TrialSpec;
+use tare_plan::{Pairing, Plan};
 use tare_records::trial::TrialResult;
 use tare_records::verdict::Verdict;
 use tokio::sync::watch;
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::error::RunError;
 use super::findings::Findings;
 use super::measurement::stopped;
+use super::slices::Schedule;
 use super::together;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Environment, EnvironmentError, Phase};
@@ -120,13 +121,21 @@ impl TrialContext<'_> {
                 return Ok(());
             }
         }
-        match trials.as_mut_slice() {
-            [trial] if trial.spec.profile || !self.plan.at_once => {
+        match (trials.as_mut_slice(), self.plan.pairing) {
+            ([trial], pairing) if trial.spec.profile || pairing == Pairing::Turns => {
                 if let Some(trial) = trial.ready() {
                     self.load_alone(environment, trial).await?;
                 }
             }
-            all => self.load_together(environment, all).await?,
+            (all, Pairing::Slices) => {
+                for trial in all.iter_mut().filter_map(RunningTrial::ready) {
+                    self.sample_idle(environment, trial).await?;
+                }
+                let schedule = Schedule::new(self.plan, &specs[0], all.len());
+                self.load_together(environment, all, Some(&schedule))
+                    .await?;
+            }
+            (all, _) => self.load_together(environment, all, None).await?,
         }
         for trial in trials.iter_mut().filter_map(RunningTrial::ready) {
             prove_after(environment, trial).await;
@@ -214,6 +223,7 @@ impl TrialContext<'_> {
             churn: findings.churn,
             resources: findings.resources,
             idle: findings.idle,
+            slices: findings.slices,
             proofs: findings.proofs,
             verdict,
         });

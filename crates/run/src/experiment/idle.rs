@@ -41,6 +41,7 @@ pub(super) async fn sample<E: Environment>(
         window_start_unix_ns: unix_ns() + times.lead.as_nanos() as u64,
         window_ns: times.window.as_nanos() as u64,
         stack_period_ns: None,
+        slices: None,
     };
     let agent = WorkerSpec::IdleAgent(spec.clone());
     let mut agent = environment.start(deployment, agent, writer.path()).await?;

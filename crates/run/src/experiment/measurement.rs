@@ -9,7 +9,7 @@ use tare_plan::load::LoadSpec;
 use tare_records::calls::TrialCalls;
 use tare_records::record::{AgentRecord, LoadRecord};
 use tare_records::verdict::{Finding, Grade, Reason};
-use tare_records::worker::AgentSpec;
+use tare_records::worker::{AgentSpec, Slices};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval};
 
@@ -64,6 +64,8 @@ pub(super) struct Measurement {
     pub(super) seconds: Option<Seconds>,
     /// CPU time between two samples of stacks, of a profile trial.
     pub(super) stack_period_ns: Option<u64>,
+    /// When the trial is loaded, if it shares the window with others.
+    pub(super) slices: Option<Slices>,
     stream_problem: Option<String>,
     agent: Option<(Worker, AgentSpec)>,
     samples: AgentStream,
@@ -96,6 +98,7 @@ impl Measurement {
             stream: LoadStream::logging(),
             seconds: None,
             stack_period_ns: None,
+            slices: None,
             stream_problem: None,
             agent: None,
             samples: AgentStream::new(),
@@ -236,6 +239,7 @@ impl Measurement {
                     window_start_unix_ns,
                     window_ns,
                     stack_period_ns: self.stack_period_ns,
+                    slices: self.slices.clone(),
                 });
             }
             Ok(LoadRecord::Progress(progress)) => {
@@ -375,7 +379,11 @@ impl Measurement {
         match &findings.resources {
             None => findings.unsampled("CPU and memory have too few samples".into()),
             Some(resources) => {
-                let share = resources.window_ns as f64 / spec.window_ns as f64;
+                let expected = spec
+                    .slices
+                    .as_ref()
+                    .map_or(spec.window_ns, Slices::loaded_ns);
+                let share = resources.window_ns as f64 / expected as f64;
                 if share < WINDOW_SAMPLED_MIN {
                     let percent = share * 100.0;
                     findings.unsampled(format!(

@@ -12,6 +12,7 @@ mod measurement;
 mod overload;
 mod request;
 mod run;
+mod slices;
 mod stopping;
 mod together;
 mod updates;

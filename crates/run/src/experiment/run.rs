@@ -1,8 +1,10 @@
 //! The loop over the trials of a run.
 
+use std::borrow::Cow;
+
 use tare_analysis::disturbance;
 use tare_plan::trial::{TrialSpec, block_order};
-use tare_plan::{Blocks, Plan};
+use tare_plan::{Blocks, Pairing, Plan};
 use tare_records::trial::{EventKind, TrialResult};
 use tokio::sync::watch;
 
@@ -222,11 +224,8 @@ impl<E: Environment> Trials<'_, E> {
     /// Runs the trials of a block in groups: each alone, or all together. A group of which all trials are on disk
     /// is left out.
     async fn trials(&mut self, specs: &[TrialSpec]) -> Result<Stopped, RunError> {
-        let size = match self.run.manifest().plan.at_once {
-            true => specs.len(),
-            false => 1,
-        };
-        for group in specs.chunks(size.max(1)) {
+        for group in groups(self.run.manifest().plan.pairing, specs) {
+            let group = &*group;
             let on_disk = group.iter().filter(|t| self.run.has(t)).count();
             if on_disk == group.len() {
                 continue;
@@ -297,6 +296,30 @@ impl<E: Environment> Trials<'_, E> {
                     _ => Ok(Stopped::No),
                 }
             }
+        }
+    }
+}
+
+/// The trials that are deployed together: each alone, those of a load, or all.
+fn groups(pairing: Pairing, specs: &[TrialSpec]) -> Vec<Cow<'_, [TrialSpec]>> {
+    match pairing {
+        Pairing::Turns => specs.chunks(1).map(Cow::Borrowed).collect(),
+        Pairing::Together => vec![Cow::Borrowed(specs)],
+        Pairing::Slices => {
+            let mut loads: Vec<&str> = Vec::new();
+            for spec in specs {
+                if !loads.contains(&&*spec.load.name) {
+                    loads.push(&spec.load.name);
+                }
+            }
+            let of = |load: &str| {
+                specs
+                    .iter()
+                    .filter(|s| s.load.name == load)
+                    .cloned()
+                    .collect()
+            };
+            loads.into_iter().map(of).map(Cow::Owned).collect()
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The loads of a block at the same time, so that noise of the machine affects all of them.
+//! The generators and agents of trials that are deployed together: their windows are the same, and noise of the machine
+//! affects all of them.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use super::error::RunError;
 use super::group::{RunningTrial, TrialContext};
 use super::measurement::Measurement;
 use super::request::load_spec;
+use super::slices::{self, Schedule};
 use super::updates::{Observer, Update};
 use crate::environment::Environment;
 use tare_files::unix_ns;
@@ -34,11 +36,12 @@ impl Observer for Shared<'_, '_, '_> {
 }
 
 impl TrialContext<'_> {
-    /// Runs the generators and agents of all trials that have not failed. Their windows are the same.
+    /// Runs the generators and agents of all trials that have not failed: all at once, or in the slices of a schedule.
     pub(super) async fn load_together<E: Environment>(
         &mut self,
         environment: &mut E,
         trials: &mut [RunningTrial<'_, E::Deployment>],
+        schedule: Option<&Schedule>,
     ) -> Result<(), RunError> {
         let count = trials.len() as u32;
         let start_unix_ns = unix_ns() + (LEAD + count * LEAD_EACH).as_nanos() as u64;
@@ -51,10 +54,19 @@ impl TrialContext<'_> {
                 start_unix_ns: Some(start_unix_ns),
                 ..load_spec(self.plan, trial.spec, trial.deployment)
             };
-            move_arrivals(&mut spec, i as u64, u64::from(count));
+            let slices = schedule.map(|schedule| {
+                let slices = schedule.of(i);
+                schedule.arrange(&mut spec, &slices);
+                slices
+            });
+            if slices.is_none() {
+                move_arrivals(&mut spec, i as u64, u64::from(count));
+            }
             let (observer, deployment) = (&mut *self.observer, &mut *trial.deployment);
             let started = Measurement::start(spec, observer, environment, deployment, trial.writer);
-            loads.push((started.await?, trial));
+            let mut measurement = started.await?;
+            measurement.slices = slices;
+            loads.push((measurement, trial));
         }
         for (measurement, t) in &mut loads {
             let (observer, stop) = (&mut *self.observer, &mut *self.stop);
@@ -82,9 +94,13 @@ impl TrialContext<'_> {
         let cores = self.cores();
         for (measurement, t) in loads {
             if !t.findings.interrupted {
+                let slices = measurement.slices.clone();
                 measurement
                     .keep(environment, t.deployment, t.writer, cores, t.findings)
                     .await?;
+                if let Some(slices) = slices {
+                    slices::conclude(slices, t.findings);
+                }
             }
         }
         Ok(())
@@ -126,7 +142,8 @@ pub(super) fn leave_out_each_other<'a>(resources: impl Iterator<Item = &'a mut R
     let all: Vec<&mut Resources> = resources.collect();
     let own = |r: &Resources| {
         let processes = r.processes.iter().filter(|p| p.plane != Plane::Tare);
-        processes.map(|p| p.cpu_cores).sum::<f64>() + r.sampling_cores
+        let of_window = || processes.map(|p| p.cpu_cores).sum::<f64>() + r.sampling_cores;
+        r.whole_window_cores.unwrap_or_else(of_window)
     };
     let together: f64 = all.iter().map(|r| own(r)).sum();
     for resources in all {
@@ -216,6 +233,7 @@ mod tests {
             },
             sampling_cores: 0.01,
             kubelet_age_ns_max: None,
+            whole_window_cores: None,
         };
         let mut both = [trial(0.3, 0.5), trial(0.5, 0.3)];
         leave_out_each_other(both.iter_mut());

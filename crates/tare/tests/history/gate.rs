@@ -170,7 +170,7 @@ fn document(name: &str) -> serde_json::Value {
 
 /// Short windows, and the smallest number of blocks.
 const SHORT: &str = "
-at_once: true
+pairing: together
 load: {rate: 50, duration: 2s, warmup: 500ms, arrivals: poisson}
 reruns: 0
 ";

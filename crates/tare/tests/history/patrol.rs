@@ -92,7 +92,7 @@ fn patrol(dir: &Path) -> Command {
     let text = "
 meshes: [bare, envoy]
 load: {rate: 50, duration: 2s, warmup: 500ms, arrivals: poisson}
-at_once: true
+pairing: together
 repeats: 4
 reruns: 0
 ";

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod applications;
-mod at_once;
 mod capacity;
 #[path = "../../../run/tests/support/executable.rs"]
 mod executable;
@@ -14,6 +13,7 @@ mod many_processes;
 mod memory;
 mod overload;
 mod own_network;
+mod pairing;
 mod path;
 mod profile;
 #[path = "../support/programs.rs"]

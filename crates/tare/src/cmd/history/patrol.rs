@@ -373,7 +373,7 @@ fn plan_key(plans: &[&Plan]) -> String {
     for plan in plans {
         let meshes = plan.meshes.iter().map(|m| name_and_version(&m.name).0);
         let identity = json!({
-            "workload": plan.workload, "loads": plan.loads, "environment": plan.environment, "at_once": plan.at_once,
+            "workload": plan.workload, "loads": plan.loads, "environment": plan.environment, "pairing": plan.pairing,
             "meshes": meshes.collect::<Vec<_>>(), "baseline": name_and_version(&plan.baseline).0,
         });
         digest.line(&identity.to_string());

@@ -7,7 +7,7 @@ use tare_local::{Local, LocalDeployment, LocalSettings};
 use tare_plan::load::{Arrivals, Pace};
 use tare_plan::mesh::{DataPlaneKind, Mesh, MeshSettings, Mtls, Placement};
 use tare_plan::trial::TrialSpec;
-use tare_plan::{EnvironmentKind, Load, LoadKind, Margins, Plan, Workload};
+use tare_plan::{EnvironmentKind, Load, LoadKind, Margins, Pairing, Plan, SliceChoice, Workload};
 use tare_records::trial::Proof;
 use tare_run::environment::{Deployed, Environment};
 use tare_run::http as probe;
@@ -88,7 +88,8 @@ pub(crate) fn plan(meshes: Vec<Mesh>, instances: u32) -> Plan {
         }],
         repeats: 1,
         until: None,
-        at_once: false,
+        pairing: Pairing::Turns,
+        slice: SliceChoice::default(),
         gate: None,
         reruns: 0,
         margins: Margins::default(),

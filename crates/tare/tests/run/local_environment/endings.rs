@@ -161,6 +161,7 @@ async fn sampled(bench: &mut Bench, deployment: &mut LocalDeployment) -> Option<
         window_start_unix_ns: now.as_nanos() as u64 + 300_000_000,
         window_ns: 1_200_000_000,
         stack_period_ns: None,
+        slices: None,
     };
     let dir = bench.dir.path().join("trial");
     let agent = WorkerSpec::Agent(spec.clone());
@@ -221,6 +222,7 @@ async fn a_dropped_worker_ends() {
         window_start_unix_ns: u64::MAX / 4,
         window_ns: 1_000_000_000,
         stack_period_ns: None,
+        slices: None,
     };
     let dir = bench.dir.path().join("trial");
     let worker = bench

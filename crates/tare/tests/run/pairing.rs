@@ -1,4 +1,4 @@
-//! Blocks whose trials run at the same time, in virtual time and with real Envoys.
+//! Blocks whose trials are deployed together, in slices and at the same time: in virtual time and with real Envoys.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::process::Command;
 use tare_plan as plan;
 use tare_plan::load::Arrivals;
 use tare_plan::{EnvironmentKind, Plan};
+use tare_records::worker::Plane;
 use tare_report::{LoadedRun, load_run};
 
 use crate::support;
@@ -14,7 +15,7 @@ use crate::support;
 const PLAN: &str = "
 meshes: [bare, envoy, envoy/mtls]
 load: {rate: 60, duration: 6s, warmup: 1s}
-at_once: true
+pairing: together
 repeats: 2
 ";
 
@@ -31,8 +32,12 @@ fn assert_complete(run: &LoadedRun, trials: usize) {
         let result = &trial.result;
         let load = result.load.as_ref().unwrap();
         assert!(load.counts.identity_holds());
-        assert_eq!(load.window_ns, result.trial.load.duration_ns);
-        let seconds = load.window_ns as f64 / 1e9;
+        let loaded_ns = result.trial.load.duration_ns;
+        match &result.slices {
+            None => assert_eq!(load.window_ns, loaded_ns),
+            Some(of) => assert_eq!(of.slices.loaded_ns(), loaded_ns),
+        }
+        let seconds = loaded_ns as f64 / 1e9;
         // Random arrivals have a rate of their own in each block.
         let planned_rps = load.counts.planned as f64 / seconds;
         assert!(
@@ -85,6 +90,79 @@ fn trials_of_a_block_run_at_the_same_time() {
     }
 }
 
+/// Checks that the trials of each block are loaded one at a time, each as often as the others.
+fn assert_one_at_a_time(run: &LoadedRun, blocks: u32) {
+    for block in 0..blocks {
+        let results = run.trials.iter().map(|t| &t.result);
+        let of: Vec<_> = results.filter(|r| r.trial.block == block).collect();
+        let slices: Vec<_> = of
+            .iter()
+            .map(|r| &r.slices.as_ref().unwrap().slices)
+            .collect();
+        let mut spans: Vec<(i64, i64)> = slices.iter().flat_map(|s| s.spans_ns()).collect();
+        spans.sort_unstable();
+        assert!(spans.windows(2).all(|w| w[0].1 == w[1].0), "{spans:?}");
+        let loads: Vec<_> = of.iter().map(|r| r.load.as_ref().unwrap()).collect();
+        let of_first = slices[0].starts_ns.len();
+        for (load, slices) in loads.iter().zip(&slices) {
+            assert_eq!(slices.starts_ns.len(), of_first);
+            assert_eq!(
+                load.counts.planned, loads[0].counts.planned,
+                "the same arrivals"
+            );
+            assert_eq!(load.window_start_unix_ns, loads[0].window_start_unix_ns);
+            assert_eq!(load.window_ns as i64, spans.last().unwrap().1);
+        }
+        for result in &of {
+            let resources = result.resources.as_ref().unwrap();
+            assert_eq!(resources.window_ns, result.trial.load.duration_ns);
+            assert!(resources.whole_window_cores.is_some());
+        }
+    }
+}
+
+#[test]
+fn trials_in_slices_are_loaded_one_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut plan = resolve(&PLAN.replace("together", "slices")).unwrap();
+    plan.environment = EnvironmentKind::Fake;
+    tare_fake::run_plan(dir.path(), plan).unwrap();
+    let run = load_run(dir.path()).unwrap();
+    assert_complete(&run, 6);
+    assert_one_at_a_time(&run, 2);
+}
+
+#[test]
+fn each_load_has_its_own_slices() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = PLAN
+        .replace("together", "slices")
+        .replace("rate: 60", "rate: [60, 400]");
+    let mut plan = resolve(&text).unwrap();
+    assert_eq!(
+        plan.slice.times_ns(&plan.loads[0]),
+        (1_500_000_000, 300_000_000)
+    );
+    assert_eq!(
+        plan.slice.times_ns(&plan.loads[1]),
+        (250_000_000, 50_000_000)
+    );
+    plan.environment = EnvironmentKind::Fake;
+    tare_fake::run_plan(dir.path(), plan).unwrap();
+    let run = load_run(dir.path()).unwrap();
+    assert_complete(&run, 12);
+    for trial in &run.trials {
+        let result = &trial.result;
+        let rate = if result.trial.load.name == "60rps" {
+            60.0
+        } else {
+            400.0
+        };
+        let achieved = result.load.as_ref().unwrap().rate.achieved;
+        assert!((0.8 * rate..1.2 * rate).contains(&achieved), "{achieved}");
+    }
+}
+
 #[test]
 fn a_block_that_lacks_a_trial_runs_again_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,28 +207,37 @@ fn plans_whose_trials_cannot_run_at_the_same_time_are_refused() {
         ),
     ];
     for (text, expected) in cases {
-        let error = resolve(&format!("at_once: true\n{text}")).unwrap_err();
+        let error = resolve(&format!("pairing: together\n{text}")).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     }
     // The windows of a block take the time of one.
-    let in_turn = resolve(&PLAN.replace("at_once: true", "")).unwrap();
+    let in_turn = resolve(&PLAN.replace("pairing: together", "")).unwrap();
     let at_once = resolve(PLAN).unwrap();
     let saved = in_turn.estimated_duration_ns() - at_once.estimated_duration_ns();
     assert!(saved > 2 * 2 * 7_000_000_000 - 5_000_000_000, "{saved}");
+    let slices = PLAN.replace("together", "slices");
+    let error = resolve(&slices.replace("1s}", "1s, arrivals: wrk2}")).unwrap_err();
+    assert!(
+        error.contains("constant and random arrivals only"),
+        "{error}"
+    );
+    // As plans of older versions say it.
+    let old = resolve(&PLAN.replace("pairing: together", "at_once: true")).unwrap();
+    assert_eq!(old, at_once);
+    let mut json = serde_json::to_value(&old).unwrap();
+    let plan = json.as_object_mut().unwrap();
+    plan.remove("pairing");
+    plan.insert("at_once".to_owned(), true.into());
+    assert_eq!(serde_json::from_value::<Plan>(json).unwrap(), old);
 }
 
-#[test]
-fn real_proxies_run_at_once_and_each_is_proven() {
-    let dir = tempfile::tempdir().unwrap();
-    let (plan, out) = (dir.path().join("plan.yaml"), dir.path().join("out"));
-    let text = PLAN
-        .replace("duration: 6s", "duration: 3s, arrivals: constant")
-        .replace("repeats: 2", "repeats: 1\nreruns: 0");
+fn run_real(dir: &Path, text: &str) -> LoadedRun {
+    let (plan, out) = (dir.join("plan.yaml"), dir.join("out"));
     std::fs::write(&plan, text).unwrap();
     let output = Command::new(support::TARE)
         .arg("run")
         .args([&plan, Path::new("--out"), &out])
-        .env("TARE_LOCK_DIR", dir.path())
+        .env("TARE_LOCK_DIR", dir)
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -161,4 +248,39 @@ fn real_proxies_run_at_once_and_each_is_proven() {
         let broken: Vec<_> = result.proofs.iter().filter(|p| !p.holds).collect();
         assert!(!result.proofs.is_empty() && broken.is_empty(), "{broken:?}");
     }
+    run
+}
+
+#[test]
+fn real_proxies_run_at_once_and_each_is_proven() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = PLAN
+        .replace("duration: 6s", "duration: 3s, arrivals: constant")
+        .replace("repeats: 2", "repeats: 1\nreruns: 0");
+    run_real(dir.path(), &text);
+}
+
+#[test]
+fn real_proxies_in_slices_use_cpu_in_their_own_slices() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = PLAN
+        .replace("together", "slices\nslice: {length: 300ms}")
+        .replace("rate: 60, duration: 6s", "rate: 200, duration: 3s")
+        .replace("repeats: 2", "repeats: 1\nreruns: 0");
+    let run = run_real(dir.path(), &text);
+    assert_one_at_a_time(&run, 1);
+    let cores = |mesh: &str| -> f64 {
+        let mut all = run.trials.iter().map(|t| &t.result);
+        let of = all.find(|r| r.trial.mesh.name == mesh).unwrap();
+        let processes = &of.resources.as_ref().unwrap().processes;
+        let own = processes.iter().filter(|p| p.plane != Plane::Tare);
+        own.map(|p| p.cpu_cores).sum()
+    };
+    // Whatever the machine does meanwhile: the sidecars do work that the bare application does not.
+    assert!(
+        cores("envoy") > cores("bare"),
+        "{} {}",
+        cores("envoy"),
+        cores("bare")
+    );
 }

@@ -1,0 +1,192 @@
+//! How the trials of a block share the machine: one after the other, in slices, or all together.
+//!
+//! Source: Bulej et al., "Duet Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020, for trials at the
+//! same time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::resolved::{EnvironmentKind, Load, Plan};
+use crate::limits::HOUR_NS;
+use crate::load::Arrivals;
+use crate::source::{Duration, Field, Location, Problems};
+
+/// Most trials that are deployed at the same time.
+const TOGETHER_MAX: u64 = 8;
+
+/// Requests in a slice that is chosen: most of them follow another one of the same slice.
+const SLICE_REQUESTS: f64 = 100.0;
+/// Shortest and longest slice that is chosen.
+const SLICE_NS: [u64; 2] = [250_000_000, 2_000_000_000];
+/// A gap that is chosen is at least this part of the slice before it.
+const GAP_SHARE: u64 = 5;
+/// Shortest gap that is chosen.
+const GAP_NS: u64 = 50_000_000;
+
+/// How the trials of a block share the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pairing {
+    /// One after the other, each deployed alone.
+    #[default]
+    Turns,
+    /// Deployed together, and loaded one at a time for a fraction of a second, in random order: all of them see the same
+    /// conditions, and none shares the CPU with the load of another.
+    Slices,
+    /// Deployed together, and loaded at the same time. They share the CPU, so latencies are higher.
+    Together,
+}
+
+impl Pairing {
+    /// Reads the name, or `at_once` of the plans of older versions.
+    pub(super) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Name(Pairing),
+            AtOnce(bool),
+        }
+        Ok(match Written::deserialize(from)? {
+            Written::Name(pairing) => pairing,
+            Written::AtOnce(true) => Self::Together,
+            Written::AtOnce(false) => Self::Turns,
+        })
+    }
+
+    /// Whether trials are deployed alone.
+    #[must_use]
+    pub fn is_turns(&self) -> bool {
+        *self == Self::Turns
+    }
+}
+
+/// Length of slices and of the gaps after them, where the plan sets them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SliceChoice {
+    /// How long one mesh is loaded at a time; absent if it follows from the rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length_ns: Option<u64>,
+    /// How long no request begins after that; absent if it follows from the length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ns: Option<u64>,
+}
+
+impl SliceChoice {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Length of the slices and of the gaps of a load, in nanoseconds. A slice has about a hundred requests, and after it
+    /// a fifth of its length is for the last of them to end. The length divides the window of the load.
+    #[must_use]
+    pub fn times_ns(self, load: &Load) -> (u64, u64) {
+        let rate_rps = load.rate_rps().unwrap_or(f64::INFINITY);
+        let chosen = (SLICE_REQUESTS / rate_rps * 1e9) as u64;
+        let length_ns = self.length_ns;
+        let length_ns = length_ns.unwrap_or_else(|| chosen.clamp(SLICE_NS[0], SLICE_NS[1]));
+        let rounds = (load.duration_ns / length_ns.max(1)).max(1);
+        let length_ns = load.duration_ns / rounds;
+        let gap_ns = (length_ns / GAP_SHARE).max(GAP_NS);
+        (length_ns, self.gap_ns.unwrap_or(gap_ns))
+    }
+}
+
+/// Length of the slices and of the gaps after them.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    rename = "Slice",
+    deny_unknown_fields,
+    default,
+    expecting = "the slice"
+)]
+pub(super) struct SliceFile {
+    /// How long one mesh is loaded at a time. Default: about 100 requests, between 250 ms and 2 s.
+    #[schemars(with = "Option<Duration<1, HOUR_NS>>")]
+    length: Field<Duration<1, HOUR_NS>>,
+    /// How long no request begins after that, so that the last ones end. Default: a fifth of the length, at least 50 ms.
+    #[schemars(with = "Option<Duration<0, HOUR_NS>>")]
+    gap: Field<Duration<0, HOUR_NS>>,
+}
+
+impl SliceFile {
+    pub(super) fn resolve(self) -> Option<SliceChoice> {
+        Some(SliceChoice {
+            length_ns: self.length.optional()?.map(|d| d.0),
+            gap_ns: self.gap.optional()?.map(|d| d.0),
+        })
+    }
+}
+
+impl Plan {
+    /// Number of trials that are deployed at the same time, of a block with so many loads: in slices, those of a load.
+    #[must_use]
+    pub fn trials_together(&self, loads: usize) -> u32 {
+        match self.pairing {
+            Pairing::Turns => 1,
+            Pairing::Slices => self.meshes.len().max(1) as u32,
+            Pairing::Together => (self.meshes.len() * loads).max(1) as u32,
+        }
+    }
+
+    /// The part of a trial in the time in which the trials that are deployed with it are loaded, in nanoseconds.
+    #[must_use]
+    pub fn own_time_ns(&self, load: &Load, loads: usize) -> u64 {
+        let count = u64::from(self.trials_together(loads));
+        match self.pairing {
+            Pairing::Turns => load.own_time_ns(),
+            Pairing::Slices => {
+                let (length_ns, gap_ns) = self.slice.times_ns(load);
+                let gaps_ns = load.duration_ns / length_ns.max(1) * gap_ns;
+                load.duration_ns + gaps_ns + load.warmup_ns / count
+            }
+            Pairing::Together => load.own_time_ns() / count,
+        }
+    }
+}
+
+/// Checks that the trials of a block can be deployed at the same time, if the plan says so.
+pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
+    let name = match plan.pairing {
+        Pairing::Turns => return,
+        Pairing::Slices => "`pairing: slices`",
+        Pairing::Together => "`pairing: together`",
+    };
+    if plan.environment == EnvironmentKind::Kubernetes {
+        problems
+            .add(at, format!("{name} does not work on Kubernetes"))
+            .expected("`environment: local`")
+            .help("on a cluster, use `pairing: turns`; for `tare gate`, use another plan, such as cluster-quick");
+    }
+    if !plan.loads.iter().all(Load::is_open) {
+        problems
+            .add(
+                at,
+                format!("{name} does not work with `capacity`, `users` or `overload`"),
+            )
+            .expected("loads with a rate, or `pairing: turns`");
+    }
+    let own_times: Vec<u64> = plan.loads.iter().map(|l| l.own_time_ns()).collect();
+    if plan.pairing == Pairing::Together && own_times.windows(2).any(|w| w[0] != w[1]) {
+        problems
+            .add(at, format!("{name} needs loads of the same length"))
+            .expected("the same `duration` and `warmup` in all of them");
+    }
+    let even = |l: &Load| matches!(l.arrivals, Arrivals::Constant | Arrivals::Poisson);
+    if plan.pairing == Pairing::Slices && !plan.loads.iter().all(even) {
+        problems
+            .add(
+                at,
+                format!("{name} works with constant and random arrivals only"),
+            )
+            .expected("`arrivals: poisson`, `arrivals: constant`, or `pairing: turns`");
+    }
+    let trials = u64::from(plan.trials_together(plan.loads.len()));
+    if trials > TOGETHER_MAX {
+        problems
+            .add(at, format!("{trials} trials at the same time"))
+            .expected(format!(
+                "at most {TOGETHER_MAX} with {name}: fewer meshes, or `pairing: turns`"
+            ));
+    }
+}

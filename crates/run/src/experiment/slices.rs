@@ -1,0 +1,210 @@
+//! The trials of a block in slices: all are deployed, and one at a time is loaded, for a fraction of a second, in random
+//! order. They see the same conditions as trials that run together, and none shares the CPU with the load of another.
+
+use tare_plan::Plan;
+use tare_plan::load::{Arrivals, LoadSpec, Mode, Trace};
+use tare_plan::trial::TrialSpec;
+use tare_plan::units::format_duration_ns;
+use tare_records::trial::SliceUse;
+use tare_records::verdict::{Finding, Grade, Reason};
+use tare_records::worker::Slices;
+use tare_stats::Histogram;
+use tare_stats::rng::Rng;
+
+use super::findings::Findings;
+
+/// Streams of random numbers: the order of the trials in a round, and their arrivals.
+const ORDER: u64 = (1 << 63) + 1;
+const ARRIVALS: u64 = 1 << 63;
+
+/// When each of the trials of a block is loaded.
+pub(super) struct Schedule {
+    length_ns: u64,
+    gap_ns: u64,
+    /// The order of the trials in each round.
+    rounds: Vec<Vec<usize>>,
+}
+
+impl Schedule {
+    /// The schedule of `count` trials with the load of `spec`.
+    pub(super) fn new(plan: &Plan, spec: &TrialSpec, count: usize) -> Self {
+        let (length_ns, gap_ns) = plan.slice.times_ns(&spec.load);
+        let rounds = (spec.load.duration_ns / length_ns.max(1)).max(1);
+        let mut rng = Rng::stream(spec.seed, ORDER);
+        let round = |_| {
+            let mut order: Vec<usize> = (0..count).collect();
+            rng.shuffle(&mut order);
+            order
+        };
+        Self {
+            length_ns,
+            gap_ns,
+            rounds: (0..rounds).map(round).collect(),
+        }
+    }
+
+    /// The slices of one of the trials.
+    pub(super) fn of(&self, trial: usize) -> Slices {
+        let order = self.rounds.iter().flatten().zip(0_u64..);
+        let own = order.filter(|(t, _)| **t == trial);
+        Slices {
+            length_ns: self.length_ns,
+            gap_ns: self.gap_ns,
+            starts_ns: own.map(|(_, n)| n * self.each_ns()).collect(),
+        }
+    }
+
+    /// From the start of a slice to that of the next.
+    fn each_ns(&self) -> u64 {
+        self.length_ns + self.gap_ns
+    }
+
+    /// From the start of the first slice to the end of the last gap.
+    fn window_ns(&self) -> u64 {
+        self.rounds.iter().map(|r| r.len() as u64).sum::<u64>() * self.each_ns()
+    }
+
+    /// Gives a generator the arrivals of its slices. Those of a round are the same in all trials.
+    pub(super) fn arrange(&self, spec: &mut LoadSpec, slices: &Slices) {
+        let Mode::Open { rate_rps, arrivals } = &mut spec.mode else {
+            return;
+        };
+        let gap_ns = 1e9 / *rate_rps;
+        let is_random = *arrivals == Arrivals::Poisson;
+        let mut rng = Rng::stream(spec.seed, ARRIVALS);
+        let mut gap = || match is_random {
+            true => rng.exponential() * gap_ns,
+            false => gap_ns,
+        };
+        let mut instants = Vec::new();
+        // In the time in which the trial is loaded. Evenly spaced arrivals begin in the middle of a gap, so that none is
+        // at an edge.
+        let mut at_ns = if is_random { gap() } else { gap_ns / 2.0 };
+        while at_ns < slices.loaded_ns() as f64 {
+            let ns = at_ns as u64;
+            let slice = (ns / slices.length_ns) as usize;
+            instants.extend(
+                slices
+                    .starts_ns
+                    .get(slice)
+                    .map(|start| start + ns % slices.length_ns),
+            );
+            at_ns += gap();
+        }
+        spec.duration_ns = self.window_ns();
+        // A load without arrivals keeps its process.
+        if let Ok(trace) = Trace::new(instants) {
+            *arrivals = Arrivals::Trace(trace);
+            *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
+        }
+    }
+}
+
+/// Largest share of the responses that may take longer than the gap.
+const LONGER_MAX: f64 = 0.01;
+
+/// Turns the rates of a result, which are means over the whole window, into those of the time in which the trial was
+/// loaded, and counts what outlasted the gap.
+pub(super) fn conclude(slices: Slices, findings: &mut Findings) {
+    let Some(result) = &mut findings.load else {
+        return;
+    };
+    let whole = result.window_ns as f64 / slices.loaded_ns().max(1) as f64;
+    result.rate.achieved *= whole;
+    result.rate.target = result.rate.target.map(|rps| rps * whole);
+    let latency = Histogram::from_wire(&result.histograms.latency).ok();
+    let longer = |h: Histogram| h.len() - h.count_at_or_below(slices.gap_ns);
+    let longer_than_gap = latency.map_or(0, longer);
+    let share = longer_than_gap as f64 / result.latency_ns.count.max(1) as f64;
+    if share > LONGER_MAX {
+        let found = format!(
+            "{longer_than_gap} responses ({:.1} %) took longer than the gap of {} after each slice: they may disturb the \
+             trial that is loaded next",
+            share * 100.0,
+            format_duration_ns(slices.gap_ns)
+        );
+        let finding = Finding::new(Grade::Suspect, Reason::SlicesOverlap, found);
+        findings.verdict.push(finding);
+    }
+    findings.slices = Some(SliceUse {
+        slices,
+        longer_than_gap,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Plan {
+        let text = format!("meshes: [bare, envoy, envoy/mtls]\npairing: slices\n{text}");
+        tare_plan::resolve("p.yaml", &text, &[], &|_| Err(String::new())).unwrap()
+    }
+
+    fn first(plan: &Plan) -> TrialSpec {
+        tare_plan::trial::order(plan).remove(0)
+    }
+
+    #[test]
+    fn every_trial_is_loaded_once_in_each_round_and_never_beside_another() {
+        let plan = plan("load: {rate: 400, duration: 8s}");
+        let schedule = Schedule::new(&plan, &first(&plan), 3);
+        let all = [0, 1, 2].map(|i| schedule.of(i));
+        for slices in &all {
+            assert_eq!((slices.length_ns, slices.gap_ns), (250_000_000, 50_000_000));
+            assert_eq!(
+                (slices.starts_ns.len(), slices.loaded_ns()),
+                (32, 8_000_000_000)
+            );
+            let rounds: Vec<u64> = slices.starts_ns.iter().map(|s| s / 900_000_000).collect();
+            assert_eq!(rounds, (0..32).collect::<Vec<u64>>());
+        }
+        let mut spans: Vec<(i64, i64)> = all.iter().flat_map(Slices::spans_ns).collect();
+        spans.sort_unstable();
+        assert!(spans.windows(2).all(|w| w[0].1 == w[1].0), "{spans:?}");
+        assert_eq!(spans.last().unwrap().1 as u64, schedule.window_ns());
+        let orders: std::collections::BTreeSet<_> = schedule.rounds.iter().collect();
+        assert!(orders.len() > 3, "the order is random");
+    }
+
+    #[test]
+    fn arrivals_are_those_of_the_load_in_its_slices_and_the_same_for_all() {
+        for (arrivals, few, many) in [("poisson", 3_000, 3_400), ("constant", 3_200, 3_200)] {
+            let text = format!("load: {{rate: 400, duration: 8s, arrivals: {arrivals}}}");
+            let plan = plan(&text);
+            let first = first(&plan);
+            let schedule = Schedule::new(&plan, &first, 3);
+            let within = |trial: usize| -> Vec<(usize, u64)> {
+                let slices = schedule.of(trial);
+                let mode = Mode::Open {
+                    rate_rps: 400.0,
+                    arrivals: first.load.arrivals.clone(),
+                };
+                let mut spec = LoadSpec {
+                    seed: first.seed,
+                    ..LoadSpec::new(Vec::new(), mode, 8_000_000_000)
+                };
+                schedule.arrange(&mut spec, &slices);
+                assert_eq!(spec.duration_ns, 32 * 900_000_000);
+                let Mode::Open {
+                    arrivals: Arrivals::Trace(trace),
+                    rate_rps,
+                } = spec.mode
+                else {
+                    panic!("no trace");
+                };
+                let expected = trace.instants_ns().len() as f64 / 28.8;
+                assert!((rate_rps - expected).abs() < 1e-9);
+                let place = |at: &u64| {
+                    let slice = slices.starts_ns.partition_point(|s| s <= at) - 1;
+                    (slice, at - slices.starts_ns[slice])
+                };
+                trace.instants_ns().iter().map(place).collect()
+            };
+            let all = [0, 1, 2].map(within);
+            assert!(all[0].iter().all(|(_, at)| *at < 250_000_000));
+            assert!((few..=many).contains(&all[0].len()), "{}", all[0].len());
+            assert!(all[0] == all[1] && all[1] == all[2]);
+        }
+    }
+}
