@@ -14,6 +14,9 @@ use tare_records::record::{
 use tare_records::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
 use tare_records::worker::{AgentSpec, Plane};
 
+/// Longest time from the instant of a sample to its reading: of a slice, it is a hundredth or so.
+const LATE_NS_MAX: i64 = 5_000_000;
+
 /// Summarises an agent's records. `cores_allowed` is the number of cores that the trial's processes
 /// may run on; the samples contain the number of cores of the machine. A process that vanished
 /// counts with its use until its last reading. `None` with fewer than two samples.
@@ -91,7 +94,8 @@ fn spans(spec: &AgentSpec, first_ns: i64, last_ns: i64) -> Vec<(i64, i64)> {
     match &spec.slices {
         None => vec![(first_ns, last_ns)],
         Some(slices) => {
-            let sampled = |span: &(i64, i64)| first_ns <= span.0 && span.1 <= last_ns;
+            // A sample is read a little after its instant.
+            let sampled = |span: &(i64, i64)| first_ns - LATE_NS_MAX <= span.0 && span.1 <= last_ns;
             slices.spans_ns().filter(sampled).collect()
         }
     }

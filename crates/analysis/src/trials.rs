@@ -254,8 +254,9 @@ impl Trial<'_> {
     /// Achieved rate in requests per second; `None` if no request succeeded, because what the processes
     /// used is then not the cost of a request.
     pub(crate) fn achieved_rps(&self) -> Option<f64> {
-        let result = self.load.as_ref()?.result;
-        (result.rate.achieved > 0.0 && result.counts.ok > 0).then_some(result.rate.achieved)
+        let ok = self.load.as_ref()?.result.counts.ok;
+        let achieved = self.result.achieved_rps()?;
+        (achieved > 0.0 && ok > 0).then_some(achieved)
     }
 
     /// The measure of memory of a plane's processes; `None` without one, or if they differ.
@@ -325,7 +326,7 @@ impl Trial<'_> {
             status: self.status,
             verdict: self.verdict.clone(),
             counts: load.map(|l| l.counts),
-            achieved_rps: load.map(|l| l.rate.achieved),
+            achieved_rps: load.and_then(|_| self.result.achieved_rps()),
             latency_ns: load.map(|l| l.latency_ns),
             lateness_ns: load.map(|l| l.lateness_ns),
             errors: load.map_or_else(Default::default, |l| l.errors.clone()),

@@ -55,6 +55,17 @@ pub struct TrialResult {
 }
 
 impl TrialResult {
+    /// Requests per second that the generators sent while the trial was loaded; `None` without their result.
+    #[must_use]
+    pub fn achieved_rps(&self) -> Option<f64> {
+        let load = self.load.as_ref()?;
+        let loaded_ns = self
+            .slices
+            .as_ref()
+            .map_or(load.window_ns, |s| s.slices.loaded_ns());
+        Some(load.rate.achieved * load.window_ns as f64 / loaded_ns.max(1) as f64)
+    }
+
     /// Checks the windows of load and samples, as [`limits::check_window`] does: the file may have been
     /// changed, and memory is allocated for each second of a window.
     ///

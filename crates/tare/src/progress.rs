@@ -221,7 +221,7 @@ impl Display {
             let answered = |ns| format_optional_ns((latency.count > 0).then_some(ns));
             line += &format!(
                 " {:>6.1} rps p50 {:>8} p99 {:>8}",
-                load.rate.achieved,
+                result.achieved_rps().unwrap_or_default(),
                 answered(latency.p50),
                 answered(latency.p99)
             );

@@ -49,7 +49,8 @@ pub(super) fn of(
     let confidence = stopping::level(plan).different;
     let mut counts = Counts::default();
     loads.iter().for_each(|l| counts.add(&l.result.counts));
-    let rates: Vec<f64> = loads.iter().map(|l| l.result.rate.achieved).collect();
+    let loaded = used.iter().filter(|t| t.load.is_some());
+    let rates: Vec<f64> = loaded.filter_map(|t| t.result.achieved_rps()).collect();
     let index = |t: &&Trial<'_>| t.result.trial.index;
     let with = |status| -> Vec<u32> {
         here.iter()

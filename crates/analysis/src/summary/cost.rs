@@ -40,12 +40,15 @@ pub(super) fn of(
     let mut proxies = prices.proxies;
     let (mut cores, mut gib, mut money) = (Vec::new(), Vec::new(), Vec::new());
     for trial in used {
-        let Some((resources, decoded)) = trial.resources().zip(trial.load.as_ref()) else {
+        let achieved = trial
+            .load
+            .as_ref()
+            .and_then(|_| trial.result.achieved_rps());
+        let Some((resources, achieved)) = trial.resources().zip(achieved) else {
             continue;
         };
         let plane = |p| resources.planes.get(&p).cloned().unwrap_or_default();
         let (data, control) = (plane(Plane::DataPlane), plane(Plane::ControlPlane));
-        let achieved = decoded.result.rate.achieved;
         if data.processes + control.processes == 0 || achieved <= 0.0 {
             continue;
         }

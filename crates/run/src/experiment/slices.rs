@@ -103,15 +103,11 @@ impl Schedule {
 /// Largest share of the responses that may take longer than the gap.
 const LONGER_MAX: f64 = 0.01;
 
-/// Turns the rates of a result, which are means over the whole window, into those of the time in which the trial was
-/// loaded, and counts what outlasted the gap.
+/// Counts what outlasted the gap.
 pub(super) fn conclude(slices: Slices, findings: &mut Findings) {
-    let Some(result) = &mut findings.load else {
+    let Some(result) = &findings.load else {
         return;
     };
-    let whole = result.window_ns as f64 / slices.loaded_ns().max(1) as f64;
-    result.rate.achieved *= whole;
-    result.rate.target = result.rate.target.map(|rps| rps * whole);
     let latency = Histogram::from_wire(&result.histograms.latency).ok();
     let longer = |h: Histogram| h.len() - h.count_at_or_below(slices.gap_ns);
     let longer_than_gap = latency.map_or(0, longer);
