@@ -80,7 +80,9 @@ fn table_answer_and_page_name_the_figure() {
     let table = legend(&summary);
     assert!(table.contains(&sentence), "{table}");
     let page = render_page(&summary).replace("&#39;", "'");
-    assert!(page.contains(&sentence) && page.contains(&format!("{label}</th>")));
+    assert!(
+        page.contains(&sentence) && page.contains(&format!("{}</th>", Figure::NodeCpu.label()))
+    );
     let mut answers = summary.answers.iter();
     assert!(
         answers.any(|a| a.text.contains(label)),
