@@ -168,7 +168,10 @@ fn printed_by(path: &Path, all: &[String]) -> Vec<String> {
     let Some((_, of)) = path.split_once("/tare/src/cmd/") else {
         return Vec::new();
     };
-    let name = of.split(['/', '.']).next().unwrap_or("").replace('_', "-");
+    // Of `load/search/text.rs`, the innermost: `search`.
+    let parts = of.split(['/', '.']).map(|part| part.replace('_', "-"));
+    let name = parts.filter(|part| all.contains(part)).last();
+    let name = name.unwrap_or_default();
     match name.as_str() {
         // They have commands below them, other commands use them, or they name options of others.
         "plan" | "workload" | "history" | "run" | "keep" | "grpc" | "image" => Vec::new(),

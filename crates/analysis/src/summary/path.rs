@@ -470,5 +470,7 @@ fn received_rps(trial: &Trial<'_>, service: Option<&str>) -> Option<f64> {
     let calls = trial.calls?;
     let own = calls.services.iter().find(|s| s.service == service)?;
     let count: u64 = own.incoming.iter().map(|c| c.latency.count).sum();
-    (count > 0).then(|| count as f64 / (calls.window_ns as f64 / 1e9))
+    let slices = trial.result.slices.as_ref();
+    let loaded_ns = slices.map_or(calls.window_ns, |s| s.slices.loaded_ns());
+    (count > 0).then(|| count as f64 / (loaded_ns as f64 / 1e9))
 }
