@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tare_analysis::{cores, disturbance, figures};
 use tare_plan::limits::REPEATS_MAX;
-use tare_plan::{CapacityOf, EnvironmentKind, Figure, Load, Unit};
+use tare_plan::{CapacityOf, EnvironmentKind, Figure, Load, Pairing, Unit};
 use tare_records::summary::path::{Decomposition, Part};
 use tare_records::summary::{
     Cell, CellOverload, LimitCount, MeshComparison, MeshTrials, Outcome, Outlier, QuantileSpread,
@@ -306,6 +306,14 @@ pub(crate) fn questions(summary: &Summary) -> String {
 
 fn confidence(summary: &Summary) -> String {
     format!("{:.0} %", summary.confidence * 100.0)
+}
+
+/// Returns how the trials of a block shared the machine, after a comma; nothing if they ran in turns.
+pub(crate) fn pairing(summary: &Summary) -> String {
+    match summary.setup.pairing {
+        Pairing::Turns => String::new(),
+        pairing => format!(", {}", pairing.words()),
+    }
 }
 
 /// Returns the meshes that others are divided by, each once, in order.

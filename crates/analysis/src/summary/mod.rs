@@ -234,6 +234,7 @@ fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
         protocols: plan.workload.protocols(),
         meshes: plan.meshes.clone(),
         loads: plan.loads.clone(),
+        pairing: plan.pairing,
         repeats: ran.groups.iter().map(|(_, blocks)| blocks).sum(),
         blocks_of_load: blocks_of_load(ran),
         seed: plan.seed.to_string(),

@@ -53,6 +53,16 @@ impl Pairing {
         })
     }
 
+    /// The text in tables and pages.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Turns => "in turns",
+            Self::Slices => "in slices",
+            Self::Together => "together",
+        }
+    }
+
     /// Whether trials are deployed alone.
     #[must_use]
     pub fn is_turns(&self) -> bool {

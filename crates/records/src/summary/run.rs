@@ -23,7 +23,7 @@ use crate::trial::Proof;
 use crate::verdict::{Grade, Verdict};
 use tare_plan::graph::ServiceProtocol;
 use tare_plan::mesh::Mesh;
-use tare_plan::{EnvironmentKind, Load, Margins, Prices};
+use tare_plan::{EnvironmentKind, Load, Margins, Pairing, Prices};
 use tare_stats::series::Stability;
 use tare_stats::wire::LatencySummary;
 
@@ -133,6 +133,9 @@ pub struct Setup {
     pub meshes: Vec<Mesh>,
     /// The loads, in the order of the plan.
     pub loads: Vec<Load>,
+    /// How the trials of a block shared the machine.
+    #[serde(default, skip_serializing_if = "Pairing::is_turns")]
+    pub pairing: Pairing,
     /// Number of blocks.
     pub repeats: u32,
     /// Number of blocks of each load that not every block has.

@@ -53,6 +53,7 @@ pub(super) fn setup(page: &mut Html, summary: &Summary) {
             figures::duration(load.warmup_ns as f64),
             figures::duration(load.timeout_ns as f64)
         );
+        let words = words + &crate::words::pairing(summary);
         entry(page, &load.name, &words);
     }
     let processor = format!("{}, {} cores", machine.cpu_model, machine.cores);

@@ -45,12 +45,13 @@ pub fn render_table(summary: &Summary, colour: bool) -> String {
             .filter(|c| c.load == load.name)
             .collect();
         let heading = format!(
-            "{}, {} connections, {}{} x {} blocks",
+            "{}, {} connections, {}{} x {} blocks{}",
             words::load_heading(&fit(&load.name, 24), load),
             load.connections,
             load.capacity().map_or("", |_| "steps of "),
             figures::duration(load.duration_ns as f64),
-            words::blocks(summary, |t| t.load == load.name)
+            words::blocks(summary, |t| t.load == load.name),
+            words::pairing(summary)
         );
         out.painted(BOLD, &printable(&heading));
         if load.is_open() {
