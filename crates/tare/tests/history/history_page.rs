@@ -56,7 +56,10 @@ fn each_plan_and_host_has_a_table_of_its_builds_with_verdicts() {
             .map(|f| f.split('"').next().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(figures(envoy), ["p50", "p99", "CPU", "memory"]);
+    assert_eq!(
+        figures(envoy),
+        ["p50", "p99", "CPU per request", "proxy memory"]
+    );
     assert_eq!(figures(istio), ["throughput"]);
     // The first figure is shown without scripts.
     assert_eq!(envoy.matches(" checked>").count(), 1);
