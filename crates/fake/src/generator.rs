@@ -183,7 +183,8 @@ fn instants_ns(spec: &LoadSpec, rate_rps: f64) -> Vec<Vec<f64>> {
         ..
     } = &spec.mode
     else {
-        let planned = (spec.duration_ns as f64 * rate_rps / 1e9) as usize;
+        // A rate that is a number of slots over the window gives that number.
+        let planned = (spec.duration_ns as f64 * rate_rps / 1e9 + 1e-6) as usize;
         let all: Vec<f64> = (0..planned).map(|n| n as f64 / rate_rps * 1e9).collect();
         let per_second = rate_rps.round().max(1.0) as usize;
         return all.chunks(per_second).map(<[f64]>::to_vec).collect();
