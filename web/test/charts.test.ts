@@ -140,7 +140,7 @@ test("each ratio is described with its interval and outcome, and exploratory one
 });
 
 test("a percentile that was not answered within the timeout is not drawn as zero", () => {
-  const percentile = (name: string, value_ns: number | null): Percentile => ({ name, q: 0.5, value_ns, supported: true });
+  const percentile = (name: Percentile["name"], value_ns: number | null): Percentile => ({ name, q: 0.5, value_ns, supported: true });
   const shown = view([quantile("p50", 0.5, 2)], []);
   for (const cell of shown.summary.cells) {
     cell.endpoints = [
