@@ -169,8 +169,8 @@ fn printed_by(path: &Path, all: &[String]) -> Vec<String> {
         return Vec::new();
     };
     // Of `load/search/text.rs`, the innermost: `search`.
-    let parts = of.split(['/', '.']).map(|part| part.replace('_', "-"));
-    let name = parts.filter(|part| all.contains(part)).next_back();
+    let mut parts = of.split(['/', '.']).map(|part| part.replace('_', "-"));
+    let name = parts.rfind(|part| all.contains(part));
     let name = name.unwrap_or_default();
     match name.as_str() {
         // They have commands below them, other commands use them, or they name options of others.
