@@ -71,11 +71,11 @@ const EXPECTED = [
   ["", "envoy", "envoy/mtls", "bare"],
   ["p50, relative to bare", "x1.00 (0.96 to 1.04)", "x1.00 (0.96 to 1.04)", ""],
   ["p99, relative to bare", "x0.95 (0.87 to 1.03)", "x0.97 (0.88 to 1.06)", ""],
-  ["CPU, relative to bare", "x0.98 (0.94 to 1.03)", "x0.99 (0.94 to 1.04)", ""],
+  ["CPU per request, relative to bare", "x0.98 (0.94 to 1.03)", "x0.99 (0.94 to 1.04)", ""],
   ["p50", "x0.931", "x0.933", "x0.912"],
   ["p99", "x0.841", "x0.940", "x0.948"],
-  ["CPU", "x0.984", "x0.985", "x0.998"],
-  ["memory", "x1.10", "x1.10", ""],
+  ["CPU per request", "x0.984", "x0.985", "x0.998"],
+  ["proxy memory", "x1.10", "x1.10", ""],
 ];
 
 test("two selected builds are compared", async () => {
