@@ -16,12 +16,12 @@ use crate::{figures, slo};
 /// The value of a figure of a gate. Memory is that of the proxies at the end of the trial, which shows a leak twice as
 /// clearly as the mean does; runs of older versions have the mean only.
 fn value(figure: Figure, trial: &Trial<'_>) -> Option<f64> {
+    let value = compared::value(figure, trial)?;
     let last = match figure {
         Figure::Memory => trial.memory_ends(Plane::DataPlane).map(|(_, last)| last),
         _ => None,
     };
-    last.filter(|bytes| *bytes > 0.0)
-        .or_else(|| compared::value(figure, trial))
+    Some(last.unwrap_or(value)).filter(|value| *value > 0.0)
 }
 
 /// Blocks in which the candidate failed and both runs of the reference did not: so many are a regression.

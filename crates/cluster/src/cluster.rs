@@ -29,7 +29,7 @@ use super::trial::generators::StartDelay;
 use super::trial::probe::Prober;
 use super::trial::{Deployment, Events, PodTerminations, churn, hooks, ready};
 use tare_run::environment::EnvironmentError;
-use tare_run::now::not_removed;
+use tare_run::events::not_removed;
 
 /// A cluster during a run.
 #[derive(Debug)]

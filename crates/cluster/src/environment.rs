@@ -15,7 +15,7 @@ use super::trial::{Deployment, churn, hooks, prove};
 use tare_run::environment::{
     Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
-use tare_run::now::not_removed;
+use tare_run::events::not_removed;
 
 /// A cluster as an environment.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use super::mesh::{self, Helm, MeshInstaller};
 use super::objects::names::{MANAGED, Names, OBSERVATION, RUN, TRIAL, name_of};
 use super::objects::{manifests, node};
 use super::wait::wait;
-use tare_run::now::not_removed;
+use tare_run::events::not_removed;
 
 const NAME: &str = "tare-ledger";
 const POLL: Duration = Duration::from_millis(500);

@@ -18,9 +18,9 @@ use super::keeper;
 use super::sockets;
 use super::topology::{Pod, PodService};
 use tare_run::environment::EnvironmentError;
+use tare_run::events::event;
 use tare_run::http as probe;
 use tare_run::http::{ProbeError, Response, Tls};
-use tare_run::now::event;
 use tare_run::scratch::Scratch;
 
 /// The first byte of a TLS alert, with which a TLS server answers plain text.

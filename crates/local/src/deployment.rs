@@ -23,7 +23,7 @@ use crate::envoy::admin;
 use crate::envoy::admin::Carried;
 use crate::network::Network;
 use tare_run::environment::Deployed;
-use tare_run::now::event;
+use tare_run::events::event;
 use tare_run::scratch::Scratch;
 use tare_run::sidecar;
 

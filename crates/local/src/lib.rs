@@ -49,8 +49,8 @@ use crate::envoy::install::Envoy;
 use tare_run::environment::{
     Deployed as _, Environment, EnvironmentError, IdleSampling, Phase, Worker, WorkerSpec,
 };
+use tare_run::events::{event, not_removed};
 use tare_run::fingerprint;
-use tare_run::now::{event, not_removed};
 
 pub use deployment::LocalDeployment;
 pub use die::{Conduct, die_with_parent, exec, heed_children, is_worker};

@@ -5,6 +5,7 @@ pub mod agent_records;
 pub mod cache;
 pub mod digest;
 pub mod environment;
+pub mod events;
 #[cfg(test)]
 #[path = "../tests/support/executable.rs"]
 mod executable;
@@ -15,7 +16,6 @@ pub mod instances;
 pub mod keep;
 pub mod lines;
 pub mod node_check;
-pub mod now;
 pub mod probe;
 pub mod proc;
 pub mod requirements;

@@ -222,6 +222,10 @@ fn a_finished_run_that_is_resumed_does_not_grow() {
         before.contains("\"started\"") && before.contains("\"finished\""),
         "{before}"
     );
+    // What a process left that was killed while it wrote a file.
+    let left = dir.path().join("run.json.1.tmp");
+    std::fs::write(&left, "{").unwrap();
     assert_eq!(tare_fake::resume(dir.path()).unwrap().done, 4);
     assert_eq!(events(), before);
+    assert!(!left.exists());
 }

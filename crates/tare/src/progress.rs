@@ -74,7 +74,7 @@ impl Display {
         }
         let loads = plan.loads.len();
         let own_times = plan.loads.iter().map(|load| {
-            let own = Duration::from_nanos(plan.own_time_ns(load, loads));
+            let own = Duration::from_nanos(plan.trial_time_ns(load, loads));
             (load.name.clone(), own)
         });
         let own_times: HashMap<String, Duration> = own_times.collect();

@@ -4,7 +4,7 @@
 use tare_plan::{Figure, SCHEMA_VERSION};
 use tare_records::summary::comparison::{Change, ComparedCell, ComparedRun, Comparison, JudgedBy};
 
-use crate::compare::figures::{Cell, Side, SideCell, cells, names};
+use crate::compare::figures::{COMPARED, Cell, Side, SideCell, cells};
 use crate::compare::ratio::{Level, Question, correct, typical};
 use crate::compare::setup_differences;
 use crate::compare::stopping;
@@ -142,5 +142,5 @@ fn changes(cell: &Cell, after: &Side<'_>, level: Level, kinds: &mut Vec<String>)
             ratio,
         })
     };
-    names().filter_map(change).collect()
+    COMPARED.into_iter().filter_map(change).collect()
 }

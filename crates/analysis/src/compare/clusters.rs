@@ -17,7 +17,7 @@ use tare_records::summary::clusters::{
     ClusterCell, ClusterRow, ClustersComparison, ComparedCluster,
 };
 
-use crate::compare::figures::{Cell, Side, cells, names};
+use crate::compare::figures::{COMPARED, Cell, Side, cells};
 use crate::compare::ratio::{Level, Question, correct};
 use crate::compare::setup_differences;
 use tare_stats::CONFIDENCE;
@@ -56,7 +56,7 @@ struct Pair {
 fn rows(cells: &[Cell]) -> Vec<ClusterRow> {
     let mut rows: Vec<(ClusterRow, Vec<Pair>)> = Vec::new();
     for cell in cells {
-        for what in names() {
+        for what in COMPARED {
             let values: Vec<&[f64]> = cell.sides.iter().map(|s| s.values(what)).collect();
             let mut measured = cell.sides.iter().filter(|s| !s.values(what).is_empty());
             let (Some(first), Some(second)) = (measured.next(), measured.next()) else {

@@ -17,11 +17,14 @@ use crate::trials::{StoredTrial, Trial, WORK, decode, used};
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
 
-/// The figures that are compared by pairs of meshes, latencies first.
-pub(crate) const COMPARED: [Figure; 19] = [
+/// The figures that are compared, latencies first. Those of a pair of meshes lack the ratios to the baseline, which no
+/// single trial has.
+pub(crate) const COMPARED: [Figure; 21] = [
     Figure::P50,
+    Figure::RatioP50,
     Figure::P90,
     Figure::P99,
+    Figure::RatioP99,
     Figure::P99_9,
     Figure::P99_99,
     Figure::Cpu,
@@ -164,19 +167,18 @@ impl SideCell {
         let loads = used.iter().filter_map(|t| t.load.as_ref());
         let distances = loads.flat_map(|l| l.result.generator.core_to_core_ns.as_flattened());
         let baseline = &side.manifest.plan.baseline;
-        let blocks = || pairs(all, mesh, baseline, load, Trial::is_used);
         let values = |figure: Figure| -> Vec<f64> {
             match figure {
                 Figure::RatioP50 | Figure::RatioP99 if mesh == baseline => Vec::new(),
                 Figure::RatioP50 | Figure::RatioP99 => {
                     let of = |t| value(figure.percentile()?, t);
-                    let blocks = blocks().into_iter();
+                    let blocks = pairs(all, mesh, baseline, load, Trial::is_used).into_iter();
                     blocks.filter_map(|(a, b)| Some(of(a)? / of(b)?)).collect()
                 }
                 _ => used.iter().filter_map(|t| value(figure, t)).collect(),
             }
         };
-        let figures = names().map(|figure| (figure, values(figure)));
+        let figures = COMPARED.map(|figure| (figure, values(figure))).into_iter();
         let figures = figures.filter(|(_, values)| !values.is_empty()).collect();
         let counters = used.iter().filter_map(|t| t.counters(&WORK));
         let kinds_of = |plane| {
@@ -214,19 +216,6 @@ impl SideCell {
         let found = self.figures.iter().find(|f| f.0 == what);
         found.map_or(&[], |f| &f.1)
     }
-}
-
-/// Everything that [`SideCell`] can have: what is compared, each percentile followed by its ratio to the baseline in the
-/// same block.
-pub(crate) fn names() -> impl Iterator<Item = Figure> {
-    COMPARED.into_iter().flat_map(|figure| {
-        let ratio = match figure {
-            Figure::P50 => Some(Figure::RatioP50),
-            Figure::P99 => Some(Figure::RatioP99),
-            _ => None,
-        };
-        std::iter::once(figure).chain(ratio)
-    })
 }
 
 /// Every mesh under every load of the plan of `reference`, in all runs.

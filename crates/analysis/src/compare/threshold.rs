@@ -6,7 +6,7 @@ use tare_records::summary::comparison::{ComparedCell, Judged, JudgedBy, Threshol
 
 use tare_stats::order::samples_needed;
 
-use crate::compare::figures::names;
+use crate::compare::figures::COMPARED;
 use crate::figures;
 
 /// The limit of one figure.
@@ -36,7 +36,7 @@ impl std::str::FromStr for Threshold {
         let (what, limit) = (what.trim(), limit.trim());
         let limit = limit.strip_prefix('+').unwrap_or(limit).trim();
         // Of a rate, more is better.
-        let names = || names().filter(|figure| !figure.is_rate());
+        let names = || COMPARED.into_iter().filter(|figure| !figure.is_rate());
         let Some(figure) = names().find(|figure| figure.id() == what) else {
             let names: Vec<&str> = names().map(Figure::id).collect();
             let names = names.join(", ");

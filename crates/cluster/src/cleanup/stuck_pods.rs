@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::api::kinds::POD;
 use crate::api::{ApiClient, ApiError};
 use crate::objects::Pod;
-use tare_run::now::event;
+use tare_run::events::event;
 
 /// Time before deletion is forced, longer than any pod of a run or of a mesh may take to end.
 const AFTER: Duration = Duration::from_secs(45);

@@ -11,7 +11,7 @@ use crate::api::{ApiClient, ApiError};
 use crate::cleanup::{ForcedDeletion, Snapshot, snapshot};
 use crate::objects::names::name_of;
 use crate::wait::wait;
-use tare_run::now::{event, not_removed};
+use tare_run::events::{event, not_removed};
 
 const POLL: Duration = Duration::from_millis(500);
 /// Longest wait for objects that are being deleted.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tare_records::trial::{Event, EventKind};
 
-use tare_run::now::event;
+use tare_run::events::event;
 
 /// Events so far. Clones share one list.
 #[derive(Debug, Clone, Default)]

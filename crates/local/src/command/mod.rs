@@ -17,8 +17,8 @@ use super::child::Process;
 use super::keeper;
 use super::sockets;
 use super::topology::{Pod, Sides, Topology};
+use tare_run::events::event;
 use tare_run::http as probe;
-use tare_run::now::event;
 
 pub(super) use prove::prove;
 

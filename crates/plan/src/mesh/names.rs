@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::builtin_files::MESHES;
 use crate::source::Problems;
 
-/// The section `names` of mesh files. It is no part of a plan.
+/// The section `names` of a mesh file. Plans do not contain it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "names of a mesh")]
 pub struct MeshNames {

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::resolved::{EnvironmentKind, Load, Plan};
-use crate::limits::HOUR_NS;
-use crate::load::Arrivals;
+use crate::limits::{HOUR_NS, TRIAL_WINDOW_NS_MAX};
+use crate::load::{Arrivals, TRACE_SLOTS_MAX};
 use crate::source::{Duration, Field, Location, Problems};
 
 /// Most trials that are deployed at the same time.
@@ -141,7 +141,7 @@ impl Plan {
 
     /// The part of a trial in the time in which the trials that are deployed with it are loaded, in nanoseconds.
     #[must_use]
-    pub fn own_time_ns(&self, load: &Load, loads: usize) -> u64 {
+    pub fn trial_time_ns(&self, load: &Load, loads: usize) -> u64 {
         let count = u64::from(self.trials_together(loads));
         match self.pairing {
             Pairing::Turns => load.own_time_ns(),
@@ -153,6 +153,43 @@ impl Plan {
             Pairing::Together => load.own_time_ns() / count,
         }
     }
+}
+
+/// Shortest slice that can be set: its edges are read, and reading takes a millisecond or so.
+const LENGTH_NS_MIN: u64 = 50_000_000;
+
+/// Which pairing is written, and how long slices are: `None` after a problem.
+pub(super) fn resolve(
+    problems: &mut Problems,
+    written: Field<Pairing>,
+    at_once: Field<bool>,
+    slice: Field<SliceFile>,
+) -> Option<(Pairing, SliceChoice)> {
+    if let Some(location) = at_once.location().filter(|_| !written.is_absent()) {
+        problems
+            .add(location, "`at_once` beside `pairing`")
+            .expected("`pairing` alone: `at_once: true` is the old name of `pairing: together`");
+        return None;
+    }
+    let pairing = match at_once.or(false)? {
+        true => Pairing::Together,
+        false => written.or(Pairing::Turns)?,
+    };
+    let location = slice.location();
+    let choice = slice.or_else(SliceFile::default)?.resolve()?;
+    if let Some(location) = location {
+        if pairing != Pairing::Slices {
+            problems
+                .add(location, "`slice` needs `pairing: slices`")
+                .expected("`pairing: slices` as well, or no `slice`");
+        }
+        if choice.length_ns.is_some_and(|ns| ns < LENGTH_NS_MIN) {
+            problems
+                .add(location, "found a slice below 50 ms")
+                .expected("a `length` of at least 50ms");
+        }
+    }
+    Some((pairing, choice))
 }
 
 /// Checks that the trials of a block can be deployed at the same time, if the plan says so.
@@ -190,6 +227,24 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
                 format!("{name} works with constant and random arrivals only"),
             )
             .expected("`arrivals: poisson`, `arrivals: constant`, or `pairing: turns`");
+    }
+    for load in plan
+        .loads
+        .iter()
+        .filter(|_| plan.pairing == Pairing::Slices)
+    {
+        let count = u64::from(plan.trials_together(1));
+        let window_ns = plan.trial_time_ns(load, 1).saturating_mul(count);
+        let requests = load.rate_rps().unwrap_or(0.0) * load.duration_ns as f64 / 1e9;
+        if window_ns > TRIAL_WINDOW_NS_MAX || requests > TRACE_SLOTS_MAX as f64 / 2.0 {
+            problems
+                .add(at, format!("the load {} is too long for {name}", load.name))
+                .expected(format!(
+                    "at most {} hours for all meshes, and {} requests",
+                    TRIAL_WINDOW_NS_MAX / HOUR_NS,
+                    TRACE_SLOTS_MAX / 2
+                ));
+        }
     }
     let trials = u64::from(plan.trials_together(plan.loads.len()));
     if trials > TOGETHER_MAX {

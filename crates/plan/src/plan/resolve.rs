@@ -8,7 +8,7 @@ use super::kubernetes::KubernetesSettings;
 use super::loads::{self, PlacedLoad};
 use super::margins::MarginsFile;
 use super::overload;
-use super::pairing::{self, Pairing, SliceFile};
+use super::pairing;
 use super::placed;
 use super::repeats;
 use super::resolved::{EnvironmentKind, Load, Plan, Workload};
@@ -144,6 +144,8 @@ fn read(
     varied?;
     let paired = file.pairing.location().or(file.at_once.location());
     let pairing_location = paired.unwrap_or(root.location);
+    let paired = pairing::resolve(problems, file.pairing, file.at_once, file.slice);
+    let (pairing, slice) = paired?;
     let repeats_location = file.repeats.location().unwrap_or(root.location);
     let (repeats, until) = repeats::resolve(problems, file.repeats, repeats_location)?;
 
@@ -166,11 +168,8 @@ fn read(
         until,
         gate: None,
         reruns: file.reruns.or(Count(1))?.0,
-        pairing: match file.at_once.or(false)? {
-            true => Pairing::Together,
-            false => file.pairing.or(Pairing::Turns)?,
-        },
-        slice: file.slice.or_else(SliceFile::default)?.resolve()?,
+        pairing,
+        slice,
         margins: file.margins.or_else(MarginsFile::default)?.resolve()?,
         seed: file.seed.or(1)?,
         prices: match file.prices.optional()? {

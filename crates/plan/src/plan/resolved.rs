@@ -203,7 +203,7 @@ impl Plan {
             .map(|load| {
                 let starts = if on_cluster { load.steps_max() - 1 } else { 0 };
                 let starting_ns = starts.saturating_mul(CLUSTER_STEP_NS);
-                let own_ns = self.own_time_ns(load, blocks.loads.len());
+                let own_ns = self.trial_time_ns(load, blocks.loads.len());
                 own_ns.saturating_add(starting_ns)
             })
             .fold(0, u64::saturating_add)

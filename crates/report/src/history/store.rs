@@ -1,8 +1,8 @@
 //! The directory of a history: a file for each entry in `entries`, and `annotations.yaml`. Writers need no lock,
 //! because each writes a file of its own.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_files::DOCUMENT_BYTES_MAX;
@@ -103,7 +103,6 @@ impl HistoryDir {
         })?;
         let folder = Self::folder(dir);
         let path = folder.join(format!("{}.json", entry.id));
-        let partial = folder.join(format!(".{}.{}.partial", entry.id, std::process::id()));
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
             move |source| HistoryError::Io {
@@ -114,18 +113,8 @@ impl HistoryDir {
         };
         fs::create_dir_all(&folder).map_err(failed("create", &folder))?;
         let text = serde_json::to_string_pretty(entry).map_err(io::Error::from);
-        let text = text.map_err(failed("write", &path))?;
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&partial)?;
-            file.write_all(text.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&partial, &path)
-        };
-        write().map_err(|error| {
-            let _ = fs::remove_file(&partial);
-            failed("write", &path)(error)
-        })?;
+        let text = text.map_err(failed("write", &path))? + "\n";
+        tare_files::write_atomically(&path, text.as_bytes()).map_err(failed("write", &path))?;
         Ok(path)
     }
 }

@@ -16,13 +16,10 @@ use crate::words;
 /// Columns that exist only with hardware counters.
 const COUNTED: [Figure; 2] = [Figure::Instructions, Figure::Cycles];
 
-const PERCENTILES: [Figure; 5] = [
-    Figure::P50,
-    Figure::P90,
-    Figure::P99,
-    Figure::P99_9,
-    Figure::P99_99,
-];
+/// The percentiles, without the maximum.
+fn percentiles() -> [Figure; 5] {
+    Figure::PERCENTILES.map(|(figure, _)| figure)
+}
 
 pub(super) fn latency(page: &mut Html, summary: &Summary) {
     caption(
@@ -32,13 +29,13 @@ pub(super) fn latency(page: &mut Html, summary: &Summary) {
             words::capitalised(&words::spread(summary))
         ),
     );
-    let percentiles = || PERCENTILES.into_iter().chain([Figure::Max]);
     let mut columns = vec!["mesh"];
-    columns.extend(percentiles().map(Figure::label));
+    let with_max = || percentiles().into_iter().chain([Figure::Max]);
+    columns.extend(with_max().map(Figure::label));
     columns.extend(["achieved", "failed", "lateness p99", "verdict"]);
     per_load(page, summary, &columns, |page, cell| {
         open_row(page, summary, &cell.mesh);
-        for name in percentiles() {
+        for name in with_max() {
             quantile(page, cell.latency.iter().find(|q| q.name == name));
         }
         let rate = cell.achieved_rps.map_or("-".to_owned(), figures::rate);
@@ -66,18 +63,18 @@ fn pooled(page: &mut Html, summary: &Summary) {
          as not answered within the timeout.",
     );
     let mut columns = vec!["mesh", "requests"];
-    columns.extend(PERCENTILES.map(Figure::label));
+    columns.extend(percentiles().map(Figure::label));
     per_load(page, summary, &columns, |page, cell| {
         open_row(page, summary, &cell.mesh);
         plain(page, "that succeeded");
-        for name in PERCENTILES {
+        for name in percentiles() {
             pooled_quantile(page, cell, name);
         }
         page.raw("</tr>\n");
         if !cell.latency_of_all.is_empty() {
             open_row(page, summary, &cell.mesh);
             plain(page, "with failed requests");
-            for name in PERCENTILES {
+            for name in percentiles() {
                 percentile(page, find(&cell.latency_of_all, name));
             }
             page.raw("</tr>\n");

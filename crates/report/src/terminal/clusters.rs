@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use tare_analysis::figures;
-use tare_plan::Unit;
+use tare_plan::{Figure, Unit};
 use tare_records::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
 
 use super::output::{BOLD, Output, PLAIN, RED, WIDTH, YELLOW};
 use crate::text::fit;
 
 /// Widths of the columns. Each cluster adds a column, so a table can exceed the usual width.
-const NAME_WIDTH: usize = 20;
+const NAME_WIDTH: usize = Figure::LABEL_CHARS_MAX;
 const COLUMN_WIDTH: usize = 14;
 
 /// Below this p-value, a figure that does not differ after the correction has a mark.
@@ -145,7 +145,6 @@ fn clearness(cell: &ClusterCell) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_plan::Figure;
     use tare_records::summary::clusters::ComparedCluster;
     use tare_records::verdict::Grade;
 

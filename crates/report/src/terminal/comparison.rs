@@ -2,6 +2,7 @@
 
 use tare_analysis::compare::threshold::{Threshold, responses_needed};
 use tare_analysis::figures;
+use tare_plan::Figure;
 use tare_records::summary::comparison::{
     Change, ComparedCell, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
 };
@@ -9,6 +10,9 @@ use tare_records::summary::{Outcome, Ratio};
 
 use super::output::{BOLD, DIM, GREEN, Output, RED, WIDTH, YELLOW};
 use crate::text::fit;
+
+/// Width of the names of figures.
+const NAME: usize = Figure::LABEL_CHARS_MAX;
 
 /// Returns the change with its interval: `x1.12 (1.05 to 1.20)`.
 pub(super) fn change_words(change: &Change) -> String {
@@ -100,7 +104,7 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
 fn row(out: &mut Output, change: &Change) {
     let unit = change.ratio.unit;
     let line = format!(
-        "{:<24}{:>10}{:>10}  {:<24} ",
+        "{:<NAME$}{:>10}{:>10}  {:<24} ",
         change.ratio.what.label(),
         figures::in_unit(change.before, unit),
         figures::in_unit(change.after, unit),

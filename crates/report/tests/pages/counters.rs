@@ -60,8 +60,8 @@ fn count_in_part(result: &mut TrialResult) {
     }
 }
 
-fn ratio<'a>(summary: &'a Summary, what: &str) -> Option<&'a Ratio> {
-    summary.comparisons[0].ratio(Figure::named(what)?)
+fn ratio(summary: &Summary, what: Figure) -> Option<&Ratio> {
+    summary.comparisons[0].ratio(what)
 }
 
 /// The ratios of the blocks, without the rounding of logarithms.
@@ -102,15 +102,15 @@ fn known_counters_give_the_figures_exactly() {
     let cycles = proxies.cycles_per_request.as_ref().unwrap();
     assert_eq!((cycles.value, cycles.low), (80_000.0, Some(80_000.0)));
 
-    let instructions = ratio(&summary, "instructions").unwrap();
+    let instructions = ratio(&summary, Figure::Instructions).unwrap();
     assert_eq!(blocks(instructions), [2.0, 4.0, 8.0]);
     assert!((instructions.value - 4.0).abs() < 1e-9);
     let high = 4.0 * (4.302_652_73 * 2_f64.ln() / 3_f64.sqrt()).exp();
     assert!((instructions.high.unwrap() / high - 1.0).abs() < 1e-6);
     assert!((instructions.difference - 150_000.0).abs() < 1e-6);
     assert_eq!(instructions.unit, Unit::Count);
-    assert!((ratio(&summary, "cycles").unwrap().value - 3.0).abs() < 1e-9);
-    for what in ["instructions", "cycles"] {
+    assert!((ratio(&summary, Figure::Cycles).unwrap().value - 3.0).abs() < 1e-9);
+    for what in [Figure::Instructions, Figure::Cycles] {
         let ratio = ratio(&summary, what).unwrap();
         assert!(!ratio.primary && ratio.p_holm.is_none(), "{what}");
         assert_eq!(ratio.margin, 0.03);
@@ -134,9 +134,9 @@ fn a_trial_without_counters_is_unknown_and_in_no_figure() {
         rows(&summary, "envoy"),
         [known(100_000.0), None, known(400_000.0)]
     );
-    let instructions = ratio(&summary, "instructions").unwrap();
+    let instructions = ratio(&summary, Figure::Instructions).unwrap();
     assert_eq!(blocks(instructions), [2.0, 8.0]);
-    assert_eq!(ratio(&summary, "cpu").unwrap().blocks.len(), 3);
+    assert_eq!(ratio(&summary, Figure::Cpu).unwrap().blocks.len(), 3);
     let envoy = summary.cells.iter().find(|c| c.mesh == "envoy").unwrap();
     let of = |plane| {
         let counted = envoy.planes[&plane].instructions_per_request.as_ref();
@@ -151,7 +151,10 @@ fn a_trial_without_counters_is_unknown_and_in_no_figure() {
 fn a_run_without_counters_shows_none() {
     let summary = analysed(&plan(), |_| ());
     assert_eq!(rows(&summary, "envoy"), [None; 3]);
-    assert!(ratio(&summary, "instructions").is_none() && ratio(&summary, "cycles").is_none());
+    assert!(
+        ratio(&summary, Figure::Instructions).is_none()
+            && ratio(&summary, Figure::Cycles).is_none()
+    );
     let page = render_page(&summary);
     assert!(!page.contains("instructions per request</th>"));
     assert!(!page.contains("Hardware counters"));

@@ -56,10 +56,10 @@ fn the_graph_predicts_the_hops_that_the_sidecars_counted() {
     assert!(checked >= 20, "{checked}");
 }
 
-fn ratio<'a>(summary: &'a Summary, mesh: &str, over: &str, load: &str, what: &str) -> &'a Ratio {
+fn ratio<'a>(summary: &'a Summary, mesh: &str, over: &str, load: &str, what: Figure) -> &'a Ratio {
     let same = |c: &&MeshComparison| c.mesh == mesh && c.reference == over && c.load == load;
     let pair = summary.comparisons.iter().find(same).unwrap();
-    pair.ratio(Figure::named(what).unwrap()).unwrap()
+    pair.ratio(what).unwrap()
 }
 
 /// Panics unless the ratio and its interval are these, to 1 in the last digit.
@@ -75,11 +75,11 @@ fn is(found: &Ratio, expected: [f64; 3]) {
 #[test]
 fn mutual_tls_costs_several_times_the_median_of_bare() {
     let summary = noisy();
-    let p50 = ratio(&summary, "envoy/mtls", "bare", "400rps", "p50");
+    let p50 = ratio(&summary, "envoy/mtls", "bare", "400rps", Figure::P50);
     // By hand: Student's t of the logarithms over blocks 2 to 5.
     is(p50, [7.3, 3.6, 15.0]);
     assert_eq!((p50.outcome, p50.blocks.len()), (Outcome::Different, 4));
-    let p99 = ratio(&summary, "envoy/mtls", "bare", "400rps", "p99");
+    let p99 = ratio(&summary, "envoy/mtls", "bare", "400rps", Figure::P99);
     is(p99, [10.8, 3.7, 31.0]);
     assert_eq!(p99.outcome, Outcome::Different);
     let answer = summary
@@ -95,7 +95,7 @@ fn mutual_tls_costs_several_times_the_median_of_bare() {
 #[test]
 fn the_disturbed_block_hides_what_mutual_tls_costs_over_plain_proxies() {
     let summary = noisy();
-    let p99 = ratio(&summary, "envoy/mtls", "envoy", "200rps", "p99");
+    let p99 = ratio(&summary, "envoy/mtls", "envoy", "200rps", Figure::P99);
     is(p99, [1.24, 1.14, 1.34]);
     assert_eq!((p99.outcome, p99.primary), (Outcome::Different, false));
     let all = &p99.variants[0];
@@ -107,7 +107,7 @@ fn the_disturbed_block_hides_what_mutual_tls_costs_over_plain_proxies() {
 #[test]
 fn what_the_run_cannot_tell_is_not_resolved() {
     let summary = noisy();
-    for what in ["p50", "p99"] {
+    for what in [Figure::P50, Figure::P99] {
         let found = ratio(&summary, "envoy/mtls", "envoy", "400rps", what);
         assert_eq!(found.outcome, Outcome::NotResolved);
         let more = found.more_blocks.unwrap();

@@ -14,7 +14,7 @@ use super::overload;
 use super::request::load_spec;
 use super::updates::Stage;
 use crate::environment::Environment;
-use crate::now::event;
+use crate::events::event;
 use crate::store::TrialWriter;
 
 impl TrialContext<'_> {

@@ -8,7 +8,7 @@ use tare_records::trial::{Event, EventKind, Proof, Resources, SliceUse};
 use tare_records::verdict::Finding;
 
 use crate::environment::EnvironmentError;
-use crate::now::event;
+use crate::events::event;
 
 /// The results of a trial so far.
 #[derive(Default)]

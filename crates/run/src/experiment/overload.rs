@@ -9,7 +9,7 @@ use tare_records::overload::{FoundCapacities, FoundCapacity};
 use tare_records::trial::{Event, EventKind, TrialResult};
 
 use super::error::RunError;
-use crate::now::event;
+use crate::events::event;
 use crate::store::RunDir;
 
 /// Writes the capacities that the first blocks of the run found, unless an earlier session did. Returns the

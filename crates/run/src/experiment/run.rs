@@ -14,7 +14,7 @@ use super::overload;
 use super::stopping;
 use super::updates::{Observer, Update};
 use crate::environment::Environment;
-use crate::now::event;
+use crate::events::event;
 use crate::store::RunDir;
 
 /// After this many blocks that were disturbed again, no further block is run again: what disturbs the

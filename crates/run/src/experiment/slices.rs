@@ -2,7 +2,7 @@
 //! order. They see the same conditions as trials that run together, and none shares the CPU with the load of another.
 
 use tare_plan::Plan;
-use tare_plan::load::{Arrivals, LoadSpec, Mode, Trace};
+use tare_plan::load::{Arrivals, ArrivalsError, LoadSpec, Mode, Trace};
 use tare_plan::trial::TrialSpec;
 use tare_plan::units::format_duration_ns;
 use tare_records::trial::SliceUse;
@@ -12,10 +12,10 @@ use tare_stats::Histogram;
 use tare_stats::rng::Rng;
 
 use super::findings::Findings;
+use super::together::random_instants;
 
-/// Streams of random numbers: the order of the trials in a round, and their arrivals.
+/// Stream of the random order of the trials in a round.
 const ORDER: u64 = (1 << 63) + 1;
-const ARRIVALS: u64 = 1 << 63;
 
 /// When each of the trials of a block is loaded.
 pub(super) struct Schedule {
@@ -65,38 +65,36 @@ impl Schedule {
     }
 
     /// Gives a generator the arrivals of its slices. Those of a round are the same in all trials.
-    pub(super) fn arrange(&self, spec: &mut LoadSpec, slices: &Slices) {
+    ///
+    /// # Errors
+    /// When no request, or too many, fall into the slices.
+    pub(super) fn arrange(
+        &self,
+        spec: &mut LoadSpec,
+        slices: &Slices,
+    ) -> Result<(), ArrivalsError> {
         let Mode::Open { rate_rps, arrivals } = &mut spec.mode else {
-            return;
+            return Ok(());
         };
-        let gap_ns = 1e9 / *rate_rps;
-        let is_random = *arrivals == Arrivals::Poisson;
-        let mut rng = Rng::stream(spec.seed, ARRIVALS);
-        let mut gap = || match is_random {
-            true => rng.exponential() * gap_ns,
-            false => gap_ns,
+        // In the time in which the trial is loaded. Evenly spaced ones begin in the middle of a gap, so that none is at an
+        // edge.
+        let loaded_ns = slices.loaded_ns();
+        let instants = match *arrivals == Arrivals::Poisson {
+            true => random_instants(spec.seed, *rate_rps, loaded_ns),
+            false => {
+                let even = (0_u64..).map(|n| ((n as f64 + 0.5) * 1e9 / *rate_rps) as u64);
+                even.take_while(|ns| *ns < loaded_ns).collect()
+            }
         };
-        let mut instants = Vec::new();
-        // In the time in which the trial is loaded. Evenly spaced arrivals begin in the middle of a gap, so that none is
-        // at an edge.
-        let mut at_ns = if is_random { gap() } else { gap_ns / 2.0 };
-        while at_ns < slices.loaded_ns() as f64 {
-            let ns = at_ns as u64;
-            let slice = (ns / slices.length_ns) as usize;
-            instants.extend(
-                slices
-                    .starts_ns
-                    .get(slice)
-                    .map(|start| start + ns % slices.length_ns),
-            );
-            at_ns += gap();
-        }
+        let in_slice = |ns: u64| {
+            let start = slices.starts_ns.get((ns / slices.length_ns) as usize)?;
+            Some(start + ns % slices.length_ns)
+        };
+        let trace = Trace::new(instants.into_iter().filter_map(in_slice).collect())?;
         spec.duration_ns = self.window_ns();
-        // A load without arrivals keeps its process.
-        if let Ok(trace) = Trace::new(instants) {
-            *arrivals = Arrivals::Trace(trace);
-            *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
-        }
+        *arrivals = Arrivals::Trace(trace);
+        *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
+        Ok(())
     }
 }
 
@@ -180,7 +178,7 @@ mod tests {
                     seed: first.seed,
                     ..LoadSpec::new(Vec::new(), mode, 8_000_000_000)
                 };
-                schedule.arrange(&mut spec, &slices);
+                schedule.arrange(&mut spec, &slices).unwrap();
                 assert_eq!(spec.duration_ns, 32 * 900_000_000);
                 let Mode::Open {
                     arrivals: Arrivals::Trace(trace),

@@ -9,7 +9,7 @@ use tare_plan::{Blocks, Plan};
 use tare_records::summary::Stopping;
 use tare_records::trial::{Event, EventKind};
 
-use crate::now::event;
+use crate::events::event;
 use crate::store::RunDir;
 
 /// Returns the event that gives the reason to stop an adaptive plan or a gate before block `block` of

@@ -54,13 +54,15 @@ impl TrialContext<'_> {
                 start_unix_ns: Some(start_unix_ns),
                 ..load_spec(self.plan, trial.spec, trial.deployment)
             };
-            let slices = schedule.map(|schedule| {
-                let slices = schedule.of(i);
-                schedule.arrange(&mut spec, &slices);
-                slices
-            });
-            if slices.is_none() {
-                move_arrivals(&mut spec, i as u64, u64::from(count));
+            let slices = schedule.map(|schedule| schedule.of(i));
+            match schedule.zip(slices.as_ref()) {
+                None => move_arrivals(&mut spec, i as u64, u64::from(count)),
+                Some((schedule, slices)) => {
+                    if let Err(error) = schedule.arrange(&mut spec, slices) {
+                        trial.findings.failure = Some(format!("no load in slices: {error}"));
+                        continue;
+                    }
+                }
             }
             let (observer, deployment) = (&mut *self.observer, &mut *trial.deployment);
             let started = Measurement::start(spec, observer, environment, deployment, trial.writer);
@@ -119,21 +121,26 @@ fn move_arrivals(spec: &mut LoadSpec, i: u64, count: u64) {
         spec.start_unix_ns = spec.start_unix_ns.map(|start| start + gap_ns * i / count);
         return;
     }
-    let mut rng = Rng::stream(spec.seed, ARRIVALS);
-    let mut instants = Vec::new();
-    let mut at_ns = 0.0;
-    loop {
-        at_ns += rng.exponential() * 1e9 / *rate_rps;
-        if at_ns >= spec.duration_ns as f64 {
-            break;
-        }
-        instants.push((at_ns as u64 + spec.duration_ns * i / count) % spec.duration_ns);
-    }
+    let window_ns = spec.duration_ns;
+    let random = random_instants(spec.seed, *rate_rps, window_ns).into_iter();
+    let moved = random.map(|ns| (ns + window_ns * i / count) % window_ns);
+    let instants = moved.collect();
     // A window without arrivals keeps its process.
     if let Ok(trace) = Trace::new(instants) {
         *arrivals = Arrivals::Trace(trace);
         *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
     }
+}
+
+/// Instants of a Poisson process in a window, in nanoseconds: the same for the trials of a block, which have one seed.
+pub(super) fn random_instants(seed: u64, rate_rps: f64, window_ns: u64) -> Vec<u64> {
+    let mut rng = Rng::stream(seed, ARRIVALS);
+    let mut at_ns = 0.0;
+    let next = || {
+        at_ns += rng.exponential() * 1e9 / rate_rps;
+        (at_ns < window_ns as f64).then_some(at_ns as u64)
+    };
+    std::iter::from_fn(next).collect()
 }
 
 /// Removes the CPU time of the other trials of a group from that of foreign processes. Tare itself is a process of

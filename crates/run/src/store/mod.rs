@@ -15,7 +15,7 @@ use tare_records::layout::RunManifest;
 use tare_records::overload::FoundCapacities;
 use tare_records::trial::{Event, EventKind, TrialResult};
 
-use crate::now::event;
+use crate::events::event;
 use crate::seal;
 
 mod files;

@@ -1,4 +1,4 @@
-//! Commands that only tare itself starts, and those that write documents.
+//! Workload servers, schemas, completions and the manual, and the commands that only tare itself starts.
 
 pub(super) mod agent;
 pub(super) mod completions;

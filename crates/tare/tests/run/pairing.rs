@@ -227,6 +227,24 @@ fn plans_whose_trials_cannot_run_at_the_same_time_are_refused() {
         error.contains("constant and random arrivals only"),
         "{error}"
     );
+    let set = slices.replace("slices", "slices\nslice: {length: 300ms, gap: 1ms}");
+    let set = resolve(&set).unwrap();
+    assert_eq!(set.slice.times_ns(&set.loads[0]), (300_000_000, 1_000_000));
+    for (text, expected) in [
+        ("slice: {length: 1s}", "`slice` needs `pairing: slices`"),
+        ("pairing: slices\nslice: {length: 9ms}", "at least 50ms"),
+        (
+            "pairing: slices\nat_once: true",
+            "`at_once` beside `pairing`",
+        ),
+        (
+            "pairing: slices\nload: {rate: 90000, duration: 60s}",
+            "too long",
+        ),
+    ] {
+        let error = resolve(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
     // As plans of older versions say it.
     let old = resolve(&PLAN.replace("pairing: together", "at_once: true")).unwrap();
     assert_eq!(old, at_once);
