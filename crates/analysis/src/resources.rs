@@ -14,7 +14,7 @@ use tare_records::record::{
 use tare_records::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
 use tare_records::worker::{AgentSpec, Plane};
 
-/// Longest time from the instant of a sample to its reading: of a slice, it is a hundredth or so.
+/// Longest time from the edge of a slice without a lead to its sample: of a slice, it is a hundredth or so.
 const LATE_NS_MAX: i64 = 5_000_000;
 
 /// Summarises an agent's records. `cores_allowed` is the number of cores that the trial's processes
@@ -38,7 +38,7 @@ pub fn summarise(
     let whole_ns = u64::try_from(last.t_ns - first.t_ns)
         .ok()
         .filter(|&w| w > 0)?;
-    let spans = spans(spec, first.t_ns, last.t_ns);
+    let spans = spans(spec, &edges);
     let window_ns = match &spec.slices {
         None => whole_ns,
         Some(slices) => slices.length_ns * spans.len() as u64,
@@ -89,16 +89,27 @@ pub fn summarise(
     })
 }
 
-/// The parts of the window that count, from edge to edge: all of it, or the slices that were sampled whole.
-fn spans(spec: &AgentSpec, first_ns: i64, last_ns: i64) -> Vec<(i64, i64)> {
-    match &spec.slices {
-        None => vec![(first_ns, last_ns)],
-        Some(slices) => {
-            // A sample is read a little after its instant.
-            let sampled = |span: &(i64, i64)| first_ns - LATE_NS_MAX <= span.0 && span.1 <= last_ns;
-            slices.spans_ns().filter(sampled).collect()
-        }
-    }
+/// The parts of the window that count, from edge to edge: all of it, or the slices with samples at both edges, read
+/// before the first request after them.
+fn spans(spec: &AgentSpec, sampled_ns: &[i64]) -> Vec<(i64, i64)> {
+    let [first, .., last] = *sampled_ns else {
+        return Vec::new();
+    };
+    let Some(slices) = &spec.slices else {
+        return vec![(first, last)];
+    };
+    let late_ns_max = match slices.lead_ns {
+        0 => LATE_NS_MAX,
+        lead_ns => lead_ns as i64,
+    };
+    let in_time = |edge: i64| {
+        let next = sampled_ns.partition_point(|at| *at < edge);
+        sampled_ns
+            .get(next)
+            .is_some_and(|at| at - edge <= late_ns_max)
+    };
+    let whole = |(from, to): &(i64, i64)| in_time(*from) && in_time(*to);
+    slices.spans_ns().filter(whole).collect()
 }
 
 /// CPU time of the machine in these parts, in nanoseconds.

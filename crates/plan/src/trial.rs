@@ -97,8 +97,10 @@ pub fn block_order(plan: &Plan, block: u32, attempt: u32) -> Vec<TrialSpec> {
         .filter(|(_, load)| blocks.has(&load.name))
         .map(|(l, _)| l)
         .collect();
-    let mut combos: Vec<(usize, usize)> = (0..plan.meshes.len())
-        .flat_map(|m| loads.iter().map(move |l| (m, *l)))
+    let meshes = plan.meshes.iter().enumerate();
+    let mut combos: Vec<(usize, usize)> = meshes
+        .filter(|(_, mesh)| blocks.has_mesh(&mesh.name))
+        .flat_map(|(m, _)| loads.iter().map(move |l| (m, *l)))
         .collect();
     let stream = u64::from(attempt) << 48 | u64::from(block);
     Rng::stream(plan.seed, stream).shuffle(&mut combos);

@@ -84,11 +84,15 @@ pub struct AgentSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slices {
-    /// Length of a slice: requests begin in it.
+    /// How long requests begin in a slice.
     pub length_ns: u64,
-    /// Length of the gap after it, in which the last of them end and none begins.
+    /// How long none begins between two slices, so that those in progress end. It lies before the slice for `lead_ns`,
+    /// and after it for the rest.
     pub gap_ns: u64,
-    /// Starts of the slices in nanoseconds since the start of the window, in order.
+    /// The part of the gap before a slice, in which CPU clocks are read.
+    #[serde(default)]
+    pub lead_ns: u64,
+    /// Edges of the slices in nanoseconds since the start of the window, in order: each is the start of its lead.
     pub starts_ns: Vec<u64>,
 }
 
@@ -99,7 +103,7 @@ impl Slices {
         self.length_ns * self.starts_ns.len() as u64
     }
 
-    /// Start and end of each slice with its gap, in nanoseconds since the start of the window.
+    /// Start and end of each slice with its gap, from edge to edge, in nanoseconds since the start of the window.
     pub fn spans_ns(&self) -> impl Iterator<Item = (i64, i64)> {
         let length_ns = (self.length_ns + self.gap_ns) as i64;
         self.starts_ns

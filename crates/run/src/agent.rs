@@ -410,6 +410,7 @@ mod tests {
         let slices = Slices {
             length_ns: 30,
             gap_ns: 10,
+            lead_ns: 0,
             starts_ns: vec![40, 80, 160],
         };
         assert_eq!(

@@ -72,10 +72,11 @@ impl Display {
         if crate::terminal::err_is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        let loads = plan.loads.len();
-        let own_times = plan.loads.iter().map(|load| {
-            let own = Duration::from_nanos(plan.trial_time_ns(load, loads));
-            (load.name.clone(), own)
+        let groups = plan.block_groups();
+        let own_times = groups.iter().flat_map(|blocks| {
+            let own = |load| Duration::from_nanos(plan.trial_time_ns(load, blocks));
+            let loads = blocks.loads.iter();
+            loads.map(move |load| (load.name.clone(), own(load)))
         });
         let own_times: HashMap<String, Duration> = own_times.collect();
         let own_time = |t: &TrialSpec| own_times.get(&t.load.name).copied().unwrap_or_default();
@@ -83,7 +84,7 @@ impl Display {
             bar,
             prefix,
             repeats: plan.repeats,
-            at_once: plan.trials_together(loads),
+            at_once: groups.first().map_or(1, |b| plan.trials_together(b)),
             number: 0,
             planned: order.len() as u32,
             // In reverse order, so that finished trials are removed from the end.

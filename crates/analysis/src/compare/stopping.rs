@@ -93,7 +93,7 @@ pub(crate) fn ran<'a>(plan: &'a Plan, trials: &[Trial<'_>]) -> Ran<'a> {
 fn gate_decided(plan: &Plan, blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> Option<u32> {
     plan.gate.as_ref()?;
     gate::of(plan, trials, false)?.outcome?;
-    Some(complete_blocks(plan, blocks, trials))
+    Some(complete_blocks(blocks, trials))
 }
 
 /// The rule over the blocks of a plan and those of an extension.
@@ -123,7 +123,7 @@ struct Rule<'a> {
 impl Rule<'_> {
     fn look(&self, blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> Stopping {
         let Self { plan, until } = self;
-        let complete = complete_blocks(plan, blocks, trials);
+        let complete = complete_blocks(blocks, trials);
         let widths = |number: u32| -> Vec<Option<f64>> {
             let mut first = blocks.clone();
             first.range.end = first.range.start + number;
@@ -161,14 +161,14 @@ impl Rule<'_> {
 }
 
 /// How many of these blocks, from the first on, have all their trials, at any attempt.
-fn complete_blocks(plan: &Plan, blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> u32 {
+fn complete_blocks(blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> u32 {
     let done: BTreeSet<(u32, &str, &str)> = trials
         .iter()
         .map(|t| &t.result.trial)
         .map(|s| (s.block, s.mesh.name.as_str(), s.load.name.as_str()))
         .collect();
     let whole = |block: &u32| {
-        plan.meshes.iter().all(|m| {
+        blocks.meshes.iter().all(|m| {
             let has = |l: &str| done.contains(&(*block, m.name.as_str(), l));
             blocks.loads.iter().all(|l| has(&l.name))
         })

@@ -366,6 +366,7 @@ fn a_trial_in_slices_has_the_cpu_of_its_slices_and_not_that_between() {
     spec.slices = Some(Slices {
         length_ns: 800_000_000,
         gap_ns: 200_000_000,
+        lead_ns: 0,
         starts_ns: vec![0, 3 * S as u64],
     });
     // Each process is read a little after the machine, and a millisecond of the slice has passed.
@@ -400,6 +401,21 @@ fn a_trial_in_slices_has_the_cpu_of_its_slices_and_not_that_between() {
     // Over the whole window: 2.7 s busy, of which the process used 1.03 s, tare 0.1 s and the sampling 0.05 s.
     assert!(near(r.machine.other_cores, (2.7 - 1.03 - 0.1 - 0.05) / 5.0));
     assert!(near(r.whole_window_cores.unwrap(), 1.08 / 5.0));
+    // A slice counts only if both its edges were read in time: here the first is, and the second begins 6 ms late.
+    let late = [
+        read(0, 0, 0),
+        read(1, 900, 500),
+        sample(
+            3 * S + 6_000_000,
+            1_510,
+            vec![process(3 * S + 6_000_000, 530, 10, None), None],
+        ),
+        read(4, 2_400, 1_020),
+        read(5, 2_700, 1_030),
+    ];
+    let r = summarise(&spec, &late, 2).unwrap();
+    assert_eq!(r.window_ns, 800_000_000);
+    assert!(near(r.processes[0].cpu_cores, 0.5 / 0.8), "{r:?}");
     // A process that ends in its first slice counts until its last reading.
     let gone = [
         read(0, 0, 0),

@@ -18,16 +18,17 @@ const ORDER_P_MAX: f64 = 0.10;
 /// Smallest ratio of the slowest to the fastest block of a machine that changed its state.
 const CHANGE_MIN: f64 = 1.2;
 
-/// The blocks with a used trial of every mesh under every load that all blocks have, relative to the
-/// typical block.
+/// The blocks with a used trial of every mesh and load that all blocks have, relative to the typical block.
 pub(super) fn state(plan: &Plan, trials: &[Trial<'_>]) -> MachineState {
     let groups = plan.block_groups();
     let everywhere = |load: &str| groups.iter().all(|blocks| blocks.has(load));
+    let in_all = |mesh: &str| groups.iter().all(|blocks| blocks.has_mesh(mesh));
     let mut levels: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for trial in trials
-        .iter()
-        .filter(|t| t.is_used() && everywhere(&t.result.trial.load.name))
-    {
+    let counts = |t: &&Trial<'_>| {
+        let spec = &t.result.trial;
+        t.is_used() && everywhere(&spec.load.name) && in_all(&spec.mesh.name)
+    };
+    for trial in trials.iter().filter(counts) {
         if let Some(level) = level(trial) {
             levels
                 .entry(trial.result.trial.block)
@@ -36,7 +37,8 @@ pub(super) fn state(plan: &Plan, trials: &[Trial<'_>]) -> MachineState {
         }
     }
     let loads = plan.loads.iter().filter(|l| everywhere(&l.name)).count();
-    let cells = plan.meshes.len() * loads;
+    let meshes = plan.meshes.iter().filter(|m| in_all(&m.name)).count();
+    let cells = meshes * loads;
     let whole = levels.into_values().filter(|block| block.len() == cells);
     let blocks: Vec<f64> = whole
         .map(|b| b.iter().sum::<f64>() / cells as f64)

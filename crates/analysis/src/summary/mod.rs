@@ -216,6 +216,15 @@ fn blocks_of_load(ran: &Ran<'_>) -> BTreeMap<String, u32> {
     of_load
 }
 
+/// Blocks of each mesh: of the one with the fewest.
+fn repeats(plan: &Plan, ran: &Ran<'_>) -> u32 {
+    let of = |mesh: &str| {
+        let groups = ran.groups.iter().filter(|(group, _)| group.has_mesh(mesh));
+        groups.map(|(_, blocks)| blocks).sum()
+    };
+    plan.meshes.iter().map(|m| of(&m.name)).min().unwrap_or(0)
+}
+
 fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
     let plan = &manifest.plan;
     Setup {
@@ -235,7 +244,7 @@ fn setup(manifest: &RunManifest, ran: &Ran<'_>) -> Setup {
         meshes: plan.meshes.clone(),
         loads: plan.loads.clone(),
         pairing: plan.pairing,
-        repeats: ran.groups.iter().map(|(_, blocks)| blocks).sum(),
+        repeats: repeats(plan, ran),
         blocks_of_load: blocks_of_load(ran),
         seed: plan.seed.to_string(),
         command: manifest.command.clone(),

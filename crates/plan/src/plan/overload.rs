@@ -282,10 +282,12 @@ pub(super) fn split_blocks(plan: &mut Plan) {
         BlockGroup {
             blocks: searches,
             loads: names(false),
+            meshes: Vec::new(),
         },
         BlockGroup {
             blocks: plan.repeats,
             loads: names(true),
+            meshes: Vec::new(),
         },
     ];
     plan.repeats += searches;

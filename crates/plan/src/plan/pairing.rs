@@ -6,6 +6,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use tare_stats::rng::Rng;
+
+use super::blocks::{BlockGroup, Blocks};
 use super::resolved::{EnvironmentKind, Load, Plan};
 use crate::limits::{HOUR_NS, TRIAL_WINDOW_NS_MAX};
 use crate::load::{Arrivals, TRACE_SLOTS_MAX};
@@ -129,20 +132,20 @@ impl SliceFile {
 }
 
 impl Plan {
-    /// Number of trials that are deployed at the same time, of a block with so many loads: in slices, those of a load.
+    /// Number of trials of these blocks that are deployed at the same time: in slices, those of a load.
     #[must_use]
-    pub fn trials_together(&self, loads: usize) -> u32 {
+    pub fn trials_together(&self, blocks: &Blocks<'_>) -> u32 {
         match self.pairing {
             Pairing::Turns => 1,
-            Pairing::Slices => self.meshes.len().max(1) as u32,
-            Pairing::Together => (self.meshes.len() * loads).max(1) as u32,
+            Pairing::Slices => blocks.meshes.len().max(1) as u32,
+            Pairing::Together => blocks.trials_of_block().max(1),
         }
     }
 
     /// The part of a trial in the time in which the trials that are deployed with it are loaded, in nanoseconds.
     #[must_use]
-    pub fn trial_time_ns(&self, load: &Load, loads: usize) -> u64 {
-        let count = u64::from(self.trials_together(loads));
+    pub fn trial_time_ns(&self, load: &Load, blocks: &Blocks<'_>) -> u64 {
+        let count = u64::from(self.trials_together(blocks));
         match self.pairing {
             Pairing::Turns => load.own_time_ns(),
             Pairing::Slices => {
@@ -192,6 +195,50 @@ pub(super) fn resolve(
     Some((pairing, choice))
 }
 
+/// Splits each block of a plan in slices with more meshes than can be deployed together: each part has the baseline, to
+/// which its other meshes are compared, and a random share of them, so that none always has the same neighbours.
+pub(super) fn split_blocks(problems: &mut Problems, plan: &mut Plan, at: Location) {
+    if plan.pairing != Pairing::Slices || plan.meshes.len() as u64 <= TOGETHER_MAX {
+        return;
+    }
+    if plan.until.is_some() || plan.sweep.is_some() {
+        let count = plan.meshes.len();
+        problems
+            .add(
+                at,
+                format!("{count} meshes in slices with `until` or `vary`"),
+            )
+            .expected(format!(
+                "at most {TOGETHER_MAX} of them, or a fixed number of `repeats`"
+            ));
+        return;
+    }
+    let mut others: Vec<&str> = plan.meshes.iter().map(|m| &*m.name).collect();
+    others.retain(|name| *name != plan.baseline);
+    let parts = others.len().div_ceil(TOGETHER_MAX as usize - 1);
+    let mut rng = Rng::stream(plan.seed, PARTS);
+    let mut groups = Vec::new();
+    for _ in 0..plan.repeats {
+        rng.shuffle(&mut others);
+        groups.extend((0..parts).map(|part| {
+            let of_part = others.iter().skip(part).step_by(parts);
+            BlockGroup {
+                blocks: 1,
+                loads: plan.loads.iter().map(|l| l.name.clone()).collect(),
+                meshes: of_part
+                    .chain([&&*plan.baseline])
+                    .map(|name| (*name).to_owned())
+                    .collect(),
+            }
+        }));
+    }
+    plan.repeats = groups.len() as u32;
+    plan.block_groups = groups;
+}
+
+/// Stream of the random parts of blocks.
+const PARTS: u64 = (1 << 63) + 2;
+
 /// Checks that the trials of a block can be deployed at the same time, if the plan says so.
 pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
     let name = match plan.pairing {
@@ -228,13 +275,17 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
             )
             .expected("`arrivals: poisson`, `arrivals: constant`, or `pairing: turns`");
     }
+    let groups = plan.block_groups();
+    let Some(first) = groups.first() else {
+        return;
+    };
     for load in plan
         .loads
         .iter()
         .filter(|_| plan.pairing == Pairing::Slices)
     {
-        let count = u64::from(plan.trials_together(1));
-        let window_ns = plan.trial_time_ns(load, 1).saturating_mul(count);
+        let count = u64::from(plan.trials_together(first));
+        let window_ns = plan.trial_time_ns(load, first).saturating_mul(count);
         let requests = load.rate_rps().unwrap_or(0.0) * load.duration_ns as f64 / 1e9;
         if window_ns > TRIAL_WINDOW_NS_MAX || requests > TRACE_SLOTS_MAX as f64 / 2.0 {
             problems
@@ -246,12 +297,63 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
                 ));
         }
     }
-    let trials = u64::from(plan.trials_together(plan.loads.len()));
+    let trials = u64::from(plan.trials_together(first));
     if trials > TOGETHER_MAX {
         problems
             .add(at, format!("{trials} trials at the same time"))
             .expected(format!(
                 "at most {TOGETHER_MAX} with {name}: fewer meshes, or `pairing: turns`"
             ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::plan::{PlanErrors, resolve};
+    use crate::trial::order;
+
+    fn plan(repeats: &str) -> Result<Plan, PlanErrors> {
+        let text = "workload: chain-2\nload: {rate: 100}\npairing: slices\nbaseline: envoy\n";
+        let others = (1..=9).map(|i| format!("{{name: e{i}, mesh: envoy}}"));
+        let meshes = others.collect::<Vec<_>>().join(", ");
+        let text = format!("{text}meshes: [envoy, {meshes}]\nrepeats: {repeats}\n");
+        resolve("p.yaml", &text, &[], &|_| Err(String::new()))
+    }
+
+    #[test]
+    fn each_of_many_meshes_is_in_a_block_with_the_baseline_as_often_as_the_others() {
+        let plan = plan("6").unwrap_or_else(|e| panic!("{e}"));
+        let trials = order(&plan);
+        let mut blocks: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+        for trial in &trials {
+            let meshes = blocks.entry(trial.block).or_default();
+            assert!(meshes.insert(&trial.mesh.name), "twice in a block");
+        }
+        // 9 meshes in 2 parts, 6 times.
+        assert_eq!((blocks.len(), plan.repeats, trials.len()), (12, 12, 6 * 11));
+        assert_eq!(plan.trial_count(), 6 * 11);
+        assert!(blocks.values().all(|meshes| meshes.contains("envoy")));
+        for i in 1..=9 {
+            let name = format!("e{i}");
+            let with: Vec<_> = blocks.values().filter(|m| m.contains(&*name)).collect();
+            assert_eq!(with.len(), 6, "{name}");
+            let neighbours: BTreeSet<_> = with.into_iter().collect();
+            assert!(
+                neighbours.len() > 1,
+                "{name} has the same ones in each block"
+            );
+        }
+        let indices: BTreeSet<u32> = trials.iter().map(|t| t.index).collect();
+        assert_eq!(indices.len(), trials.len());
+    }
+
+    #[test]
+    fn many_meshes_in_slices_have_a_fixed_number_of_blocks() {
+        let errors = plan("{until: {p50: 5%}}").unwrap_err().to_string();
+        let expected = "10 meshes in slices with `until` or `vary`";
+        assert!(errors.contains(expected), "{errors}");
     }
 }

@@ -182,6 +182,7 @@ fn read(
         .iter_mut()
         .for_each(|k| k.has_churn = has_churn);
     overload::split_blocks(&mut plan);
+    pairing::split_blocks(problems, &mut plan, pairing_location);
     check_without_rate(problems, &plan, repeats_location, environment_location);
     check_size(problems, &plan, repeats_location, environment_location);
     tcp::check(problems, &plan, meshes_location);

@@ -175,7 +175,7 @@ impl Plan {
     /// Number of trials: meshes x loads x blocks.
     #[must_use]
     pub fn trial_count(&self) -> u64 {
-        self.block_groups().iter().map(|b| self.trials_in(b)).sum()
+        self.block_groups().iter().map(Blocks::trials).sum()
     }
 
     /// Whether a mesh has a feature, so that the run makes a price list of features.
@@ -203,11 +203,11 @@ impl Plan {
             .map(|load| {
                 let starts = if on_cluster { load.steps_max() - 1 } else { 0 };
                 let starting_ns = starts.saturating_mul(CLUSTER_STEP_NS);
-                let own_ns = self.trial_time_ns(load, blocks.loads.len());
+                let own_ns = self.trial_time_ns(load, blocks);
                 own_ns.saturating_add(starting_ns)
             })
             .fold(0, u64::saturating_add)
-            .saturating_mul(self.meshes.len() as u64);
+            .saturating_mul(blocks.meshes.len() as u64);
         let setup = |mesh: &Mesh, pods: u64| match (self.environment, mesh.data_plane) {
             (EnvironmentKind::Fake, _) => 0,
             (EnvironmentKind::Local, DataPlaneKind::None) => TRIAL_NS + pods * SERVICE_NS,
@@ -216,7 +216,7 @@ impl Plan {
             (EnvironmentKind::Local, _) => TRIAL_NS + pods * SERVICE_NS + (pods + 1) * SIDECAR_NS,
         };
         let of_load = |load| {
-            let setups = self
+            let setups = blocks
                 .meshes
                 .iter()
                 .map(|m| setup(m, self.workload_of(load).pods()));
@@ -224,7 +224,7 @@ impl Plan {
         };
         let setups = blocks.loads.iter().copied().map(of_load);
         let setups = setups.fold(0, u64::saturating_add);
-        let meshed = self.meshes.iter();
+        let meshed = blocks.meshes.iter();
         let meshed = meshed
             .filter(|m| m.data_plane != DataPlaneKind::None)
             .count() as u64;
@@ -235,7 +235,10 @@ impl Plan {
         };
         let windows = match self.pairing {
             Pairing::Together => windows + LEAD_NS,
-            Pairing::Slices => windows + LEAD_NS * blocks.loads.len() as u64 + meshed * idle,
+            Pairing::Slices => {
+                let idle = if meshed == 0 { 0 } else { idle };
+                windows + LEAD_NS * blocks.loads.len() as u64 + idle
+            }
             Pairing::Turns => windows.saturating_add(meshed * idle),
         };
         windows

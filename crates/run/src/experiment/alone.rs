@@ -1,5 +1,6 @@
 //! The load of a trial that runs alone.
 
+use futures_util::future::try_join_all;
 use tare_analysis::overload::Seconds;
 use tare_analysis::search::Goal;
 use tare_records::stacks;
@@ -22,9 +23,10 @@ impl TrialContext<'_> {
     pub(super) async fn load_alone<E: Environment>(
         &mut self,
         environment: &mut E,
-        trial: ReadyTrial<'_, E::Deployment>,
+        mut trial: ReadyTrial<'_, E::Deployment>,
     ) -> Result<(), RunError> {
-        let trial = self.sample_idle(environment, trial).await?;
+        self.sample_idle(environment, std::slice::from_mut(&mut trial))
+            .await?;
         if trial.findings.interrupted {
             return Ok(());
         }
@@ -38,23 +40,35 @@ impl TrialContext<'_> {
         }
     }
 
-    /// Samples the idle deployment where that is due.
-    pub(super) async fn sample_idle<'t, E: Environment>(
+    /// Samples the idle deployments where that is due, all at the same time.
+    pub(super) async fn sample_idle<E: Environment>(
         &mut self,
         environment: &mut E,
-        trial: ReadyTrial<'t, E::Deployment>,
-    ) -> Result<ReadyTrial<'t, E::Deployment>, RunError> {
-        let (cores, spec) = (self.cores(), trial.spec);
-        if !spec.profile && idle::is_due(self.plan, spec, trial.deployment) {
-            self.stage(spec, Stage::Idle);
-            let sampled = idle::sample(environment, trial.deployment, trial.writer, cores);
-            tokio::select! {
-                biased;
-                () = stopped(self.stop) => trial.findings.interrupted = true,
-                sampled = sampled => trial.findings.idle = sampled?,
+        trials: &mut [ReadyTrial<'_, E::Deployment>],
+    ) -> Result<(), RunError> {
+        let cores = self.cores();
+        let mut sampled = Vec::new();
+        for trial in trials {
+            if !trial.spec.profile && idle::is_due(self.plan, trial.spec, trial.deployment) {
+                self.stage(trial.spec, Stage::Idle);
+                let path = trial.writer.path();
+                let sampling = idle::Sampling::start(environment, trial.deployment, path).await?;
+                sampled.push((sampling, trial));
             }
         }
-        Ok(trial)
+        let all = sampled.iter_mut().map(|(sampling, trial)| async {
+            trial.findings.idle = sampling.resources(trial.writer, cores).await?;
+            Ok::<(), RunError>(())
+        });
+        let interrupted = tokio::select! {
+            biased;
+            () = stopped(self.stop) => true,
+            ended = try_join_all(all) => { ended?; false }
+        };
+        for (_, trial) in sampled {
+            trial.findings.interrupted |= interrupted;
+        }
+        Ok(())
     }
 
     /// Measures one window.

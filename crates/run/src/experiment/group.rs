@@ -128,9 +128,8 @@ impl TrialContext<'_> {
                 }
             }
             (all, Pairing::Slices) => {
-                for trial in all.iter_mut().filter_map(RunningTrial::ready) {
-                    self.sample_idle(environment, trial).await?;
-                }
+                let mut ready: Vec<_> = all.iter_mut().filter_map(RunningTrial::ready).collect();
+                self.sample_idle(environment, &mut ready).await?;
                 let schedule = Schedule::new(self.plan, &specs[0], all.len());
                 self.load_together(environment, all, Some(&schedule))
                     .await?;

@@ -194,6 +194,7 @@ fn with(plan: &Plan, sweep: &Sweep, factor: &Varied, added: Vec<Added>) -> (Plan
         groups.push(BlockGroup {
             blocks: plan.repeats,
             loads: plan.loads.iter().map(|l| l.name.clone()).collect(),
+            meshes: Vec::new(),
         });
     }
     let blocks = groups[0].blocks;
@@ -203,6 +204,7 @@ fn with(plan: &Plan, sweep: &Sweep, factor: &Varied, added: Vec<Added>) -> (Plan
     groups.push(BlockGroup {
         blocks,
         loads: names,
+        meshes: Vec::new(),
     });
     for known in sweep.factors.iter_mut().filter(|f| f.kind == factor.kind) {
         let levels = factor.levels.iter().map(|l| l.value.level());

@@ -130,7 +130,7 @@ fn added(plan: &Plan) -> String {
     let loads: Vec<&str> = last.loads.iter().map(|l| l.name.as_str()).collect();
     format!(
         "{} trials in {} blocks, about {}, with {}",
-        plan.trials_in(last),
+        last.trials(),
         last.len(),
         format_duration_ns(plan.estimated_duration_of_ns(last)),
         loads.join(", ")
