@@ -83,7 +83,7 @@ async fn call(
             grpc.server_streaming(Method(call), request).await
         }
         "ClientStream" => {
-            let call = |incoming| replies().to_last(incoming);
+            let call = |incoming| replies().last_of(incoming);
             grpc.client_streaming(Method(call), request).await
         }
         "BidiStream" => {
@@ -189,7 +189,7 @@ impl Replies {
     }
 
     /// The reply to the last message, with the number of messages.
-    async fn to_last(mut self, mut incoming: Streaming<EchoRequest>) -> Result<EchoReply, Status> {
+    async fn last_of(mut self, mut incoming: Streaming<EchoRequest>) -> Result<EchoReply, Status> {
         let (mut last, mut received) = (EchoRequest::default(), 0);
         while let Some(message) = incoming.message().await? {
             last = message;
