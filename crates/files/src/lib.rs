@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{OFlags, major, minor};
 
 pub use clock::unix_ns;
-pub use write::write_atomically;
+pub use write::{create_private, write_atomically};
 
 /// A limit for documents that a person writes or reads.
 pub const DOCUMENT_BYTES_MAX: u64 = 16 << 20;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Replaces a file, or creates it. `path` always holds the complete old file or the complete new one, also after a crash
@@ -23,6 +24,16 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write().inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
+}
+
+/// Creates a file that only this user can read.
+///
+/// # Errors
+/// When the file exists, or cannot be written.
+pub fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path)?.write_all(bytes)
 }
 
 #[cfg(test)]

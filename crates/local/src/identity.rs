@@ -2,9 +2,6 @@
 //! authority's key never leaves memory; the keys of the pods are only in the private directory of
 //! the run.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -112,9 +109,7 @@ impl Authority {
 }
 
 fn write_private(path: &Path, text: &str) -> Result<(), EnvironmentError> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
+    tare_files::create_private(path, text.as_bytes())
         .map_err(|e| failed(format!("failed to write a certificate: {e}")))
 }
 

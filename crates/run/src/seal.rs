@@ -10,6 +10,27 @@ use tare_records::layout;
 
 use crate::digest::of_file as digest;
 
+/// What is wrong with the files of a trial.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Damage {
+    #[error("{0} is missing")]
+    Missing(String),
+    #[error("{0} is damaged")]
+    Changed(String),
+    #[error("{name}: {error}")]
+    Unreadable { name: String, error: io::Error },
+}
+
+impl Damage {
+    fn read(name: &str, error: io::Error) -> Self {
+        let name = name.to_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing(name),
+            _ => Self::Unreadable { name, error },
+        }
+    }
+}
+
 /// Returns the list of the files below a folder: one line for each, as `sha256sum` writes and checks them.
 ///
 /// # Errors
@@ -28,38 +49,33 @@ pub(crate) fn list(dir: &Path) -> io::Result<String> {
 ///
 /// # Errors
 /// What is missing or damaged.
-pub(crate) fn check(dir: &Path, run_has_lists: bool) -> Result<(), String> {
+pub(crate) fn check(dir: &Path, run_has_lists: bool) -> Result<(), Damage> {
     let list = match tare_files::read_text(&dir.join(layout::FILES), DOCUMENT_BYTES_MAX) {
         Ok(list) => list,
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(format!("{}: {error}", layout::FILES));
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !run_has_lists => {
+            return has_all(dir);
         }
-        Err(_) if run_has_lists => return Err(format!("{} is missing", layout::FILES)),
-        Err(_) => return has_all(dir),
+        Err(error) => return Err(Damage::read(layout::FILES, error)),
     };
     let listed: Option<BTreeMap<&str, &str>> = list
         .lines()
         .map(|line| line.split_once("  ").map(|(digest, name)| (name, digest)))
         .collect();
     let listed = listed.filter(|all| all.contains_key(layout::RESULT) && list.ends_with('\n'));
-    let listed = listed.ok_or_else(|| format!("{} is damaged", layout::FILES))?;
+    let listed = listed.ok_or_else(|| Damage::Changed(layout::FILES.to_owned()))?;
     for (name, expected) in listed {
-        match digest(&dir.join(name)) {
-            Ok(found) if found == expected => {}
-            Ok(_) => return Err(format!("{name} is damaged")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(format!("{name} is missing"));
-            }
-            Err(error) => return Err(format!("{name}: {error}")),
+        let found = digest(&dir.join(name)).map_err(|error| Damage::read(name, error))?;
+        if found != expected {
+            return Err(Damage::Changed(name.to_owned()));
         }
     }
     Ok(())
 }
 
-fn has_all(dir: &Path) -> Result<(), String> {
+fn has_all(dir: &Path) -> Result<(), Damage> {
     let all = [layout::TRIAL, layout::LOAD, layout::AGENT, layout::EVENTS];
     match all.into_iter().find(|name| !dir.join(name).is_file()) {
-        Some(name) => Err(format!("{name} is missing")),
+        Some(name) => Err(Damage::Missing(name.to_owned())),
         None => Ok(()),
     }
 }
@@ -88,6 +104,10 @@ fn files(dir: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
 
+    fn checked(dir: &Path, run_has_lists: bool) -> Result<(), String> {
+        check(dir, run_has_lists).map_err(|damage| damage.to_string())
+    }
+
     #[test]
     fn any_change_of_a_file_is_found() {
         let dir = tempfile::tempdir().unwrap();
@@ -97,19 +117,19 @@ mod tests {
         names.iter().for_each(|name| write(name, "first"));
         let sealed = list(dir.path()).unwrap();
         write(layout::FILES, &sealed);
-        assert_eq!(check(dir.path(), true), Ok(()));
+        assert_eq!(checked(dir.path(), true), Ok(()));
         for name in names {
             write(name, "firsT");
-            assert_eq!(check(dir.path(), true), Err(format!("{name} is damaged")));
+            assert_eq!(checked(dir.path(), true), Err(format!("{name} is damaged")));
             fs::remove_file(dir.path().join(name)).unwrap();
-            assert_eq!(check(dir.path(), true), Err(format!("{name} is missing")));
+            assert_eq!(checked(dir.path(), true), Err(format!("{name} is missing")));
             write(name, "first");
-            assert_eq!(check(dir.path(), true), Ok(()));
+            assert_eq!(checked(dir.path(), true), Ok(()));
         }
         for damaged in ["", "x", &sealed[..sealed.len() - 1], &sealed[..80]] {
             write(layout::FILES, damaged);
             let found = Err(format!("{} is damaged", layout::FILES));
-            assert_eq!(check(dir.path(), true), found, "{damaged}");
+            assert_eq!(checked(dir.path(), true), found, "{damaged}");
         }
     }
 
@@ -119,12 +139,15 @@ mod tests {
         let all = [layout::TRIAL, layout::LOAD, layout::AGENT, layout::EVENTS];
         all.iter()
             .for_each(|name| fs::write(dir.path().join(name), "").unwrap());
-        assert_eq!(check(dir.path(), false), Ok(()));
+        assert_eq!(checked(dir.path(), false), Ok(()));
         let found = Err(format!("{} is missing", layout::FILES));
-        assert_eq!(check(dir.path(), true), found);
+        assert_eq!(checked(dir.path(), true), found);
         for name in all {
             fs::remove_file(dir.path().join(name)).unwrap();
-            assert_eq!(check(dir.path(), false), Err(format!("{name} is missing")));
+            assert_eq!(
+                checked(dir.path(), false),
+                Err(format!("{name} is missing"))
+            );
             fs::write(dir.path().join(name), "").unwrap();
         }
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use tare_records::calls::ANSWERED_PATH;
 use tokio::net::TcpListener;
@@ -24,28 +23,20 @@ use crate::worker;
 /// An address that is not available.
 pub fn run_answers(listen: &str) -> Result<(), WorkloadError> {
     worker::block_on(async |shutdown| {
-        let refused = |error| WorkloadError::Listen {
-            address: listen.to_owned(),
-            error,
-        };
-        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let (listener, _) = front::bind(listen).await?;
         let (_stop, stopped) = watch::channel(());
         tokio::select! {
-            () = accept(listener, stopped) => {}
+            () = serve(listener, stopped) => {}
             () = shutdown => {}
         }
         Ok(())
     })
 }
 
-async fn accept(listener: TcpListener, stopped: watch::Receiver<()>) {
+async fn serve(listener: TcpListener, stopped: watch::Receiver<()>) {
     let calls = Arc::new(AtomicU64::new(0));
-    front::accept(listener, stopped, move |stream, mut stop| {
-        let calls = calls.clone();
-        async move {
-            let service = service_fn(move |request| answer(calls.clone(), request));
-            front::serve(stream, service, stop.changed()).await;
-        }
+    front::serve_all(listener, stopped, move |request| {
+        answer(calls.clone(), request)
     })
     .await;
 }
@@ -60,8 +51,7 @@ async fn answer(
     }
     calls.fetch_add(1, Ordering::Relaxed);
     // A message without fields decodes every message.
-    let empty = |(): ()| async { Ok(tonic::Response::new(())) };
-    Ok(unary(request, empty).await)
+    Ok(unary(request, |(): ()| async { Ok(()) }).await)
 }
 
 #[cfg(test)]
@@ -76,7 +66,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_stop, stopped) = watch::channel(());
-        let serving = tokio::spawn(accept(listener, stopped));
+        let serving = tokio::spawn(serve(listener, stopped));
         let connect = async || {
             let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
             TokioIo::new(tcp)

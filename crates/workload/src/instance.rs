@@ -14,13 +14,7 @@ use crate::worker;
 /// All services of a graph, each on its own loopback port. In a trial, each service is a process
 /// of its own instead.
 pub struct LocalInstance {
-    servers: Vec<Running>,
-}
-
-struct Running {
-    name: String,
-    protocol: ServiceProtocol,
-    server: Server,
+    servers: Vec<Server>,
 }
 
 impl LocalInstance {
@@ -55,11 +49,7 @@ impl LocalInstance {
                 let address = server.address().to_string();
                 let upstream = Upstream::new(address.clone(), address);
                 upstreams.insert(service.name.clone(), upstream);
-                servers.push(Running {
-                    name: service.name.clone(),
-                    protocol: service.protocol,
-                    server,
-                });
+                servers.push(server);
             }
         }
         Ok(Self { servers })
@@ -68,16 +58,13 @@ impl LocalInstance {
     /// Name, protocol and address of each service, callees first.
     pub fn services(&self) -> impl Iterator<Item = (&str, ServiceProtocol, SocketAddr)> {
         let servers = self.servers.iter();
-        servers.map(|s| (s.name.as_str(), s.protocol, s.server.address()))
+        servers.map(|s| (s.node.service.as_str(), s.node.protocol, s.address()))
     }
 
     /// The server with that name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<&Server> {
-        self.servers
-            .iter()
-            .find(|s| s.name == name)
-            .map(|s| &s.server)
+        self.servers.iter().find(|s| s.node.service == name)
     }
 }
 
@@ -97,8 +84,8 @@ pub fn run_instance(
         shutdown.await;
         // Callers first, so that no caller fails because a callee has stopped.
         let mut tallies = Vec::new();
-        for running in instance.servers.into_iter().rev() {
-            tallies.push((running.name, running.server.stop().await));
+        for server in instance.servers.into_iter().rev() {
+            tallies.push((server.node.service.clone(), server.stop().await));
         }
         Ok(tallies)
     })

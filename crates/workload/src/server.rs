@@ -6,9 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tare_plan::graph::ServiceProtocol;
 use tare_records::worker::WorkloadSpec;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::counters::Tally;
@@ -17,8 +15,6 @@ use crate::events::Events;
 use crate::front;
 use crate::node::Node;
 
-/// How long requests in flight may take after the server was stopped.
-const GRACE: Duration = Duration::from_secs(1);
 /// Longest pause between two readiness probes of an upstream.
 const PROBE_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Time without readiness after which an event is sent.
@@ -26,7 +22,7 @@ const UNREADY_EVENT_AFTER: Duration = Duration::from_secs(5);
 
 /// A running server. Dropping it stops it without waiting.
 pub struct Server {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     address: SocketAddr,
     stop: watch::Sender<()>,
     events: Events,
@@ -43,23 +39,11 @@ impl Server {
     ) -> Result<(Self, tokio::sync::mpsc::Receiver<String>), WorkloadError> {
         let (events, received) = Events::channel();
         let node = Arc::new(Node::new(spec, &events)?);
-        let refused = |error| WorkloadError::Listen {
-            address: spec.listen.clone(),
-            error,
-        };
-        let listener = TcpListener::bind(&spec.listen).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        let protocol = spec
-            .graph
-            .service(&spec.service)
-            .map_or(ServiceProtocol::Http, |s| s.protocol);
+        let (listener, address) = front::bind(&spec.listen).await?;
         let (stop, stopped) = watch::channel(());
-        tokio::spawn(front::accept_node(
-            listener,
-            node.clone(),
-            protocol,
-            stopped,
-        ));
+        let of_requests = node.clone();
+        let answer = move |request| front::answer(of_requests.clone(), request);
+        tokio::spawn(front::serve_all(listener, stopped, answer));
         let server = Self {
             node,
             address,
@@ -103,7 +87,7 @@ impl Server {
     /// Stops accepting, waits up to a second for requests in flight, and returns all responses.
     pub async fn stop(self) -> Tally {
         let _ = self.stop.send(());
-        let _ = tokio::time::timeout(GRACE, self.stop.closed()).await;
-        self.node.counters.tally()
+        front::ended(&self.stop).await;
+        self.tally()
     }
 }

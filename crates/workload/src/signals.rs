@@ -1,9 +1,8 @@
 //! The signals that ask a process to stop.
 
-use std::future::Future;
 use std::io;
-use std::task::Poll;
 
+use futures_util::future::select_all;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,15 +27,7 @@ pub fn stopped() -> io::Result<impl Future<Output = ()> + use<>> {
     let all = stopping().into_iter();
     let all: io::Result<Vec<_>> = all.map(|s| signal(SignalKind::from_raw(s))).collect();
     let mut all = all?;
-    Ok(std::future::poll_fn(move |context| {
-        // All are asked, so that each wakes the task.
-        let mut any = false;
-        for s in &mut all {
-            any |= s.poll_recv(context).is_ready();
-        }
-        match any {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    }))
+    Ok(async move {
+        select_all(all.iter_mut().map(|s| Box::pin(s.recv()))).await;
+    })
 }

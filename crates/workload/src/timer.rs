@@ -14,6 +14,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use crate::queue::Queue;
+
 /// One timerfd for all sleepers of a thread.
 #[derive(Debug)]
 pub(crate) struct Timer {
@@ -44,7 +46,7 @@ impl Timer {
     }
 
     /// Sleeps until `wake_ns` on the clock of [`now_ns`]; returns later if the thread is busy.
-    pub(crate) async fn sleep_until(&self, wake_ns: u64) {
+    async fn sleep_until(&self, wake_ns: u64) {
         let (wake, woken) = oneshot::channel();
         {
             let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,6 +54,15 @@ impl Timer {
             self.arm(&sleepers);
         }
         let _ = woken.await;
+    }
+
+    /// Waits for a free place in the queue, and then for the delay of the request.
+    pub(crate) async fn serve(&self, queue: &Queue, delay_ns: u64) {
+        let now_ns = now_ns();
+        let done_ns = queue.done_ns(now_ns, delay_ns);
+        if done_ns > now_ns {
+            self.sleep_until(done_ns).await;
+        }
     }
 
     /// Waits for the timer once and wakes all sleepers that are due.
@@ -96,7 +107,7 @@ impl Timer {
 }
 
 /// The monotonic clock in nanoseconds.
-pub(crate) fn now_ns() -> u64 {
+fn now_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

@@ -1,12 +1,14 @@
 //! The worker process: one server that writes records until it receives a signal.
 
 use std::future::Future;
-use std::io::Write;
+use std::io::{self, Write};
 use std::pin::Pin;
 
+use futures_util::FutureExt;
 use tare_records::record::{Hello, WorkloadRecord};
 use tare_records::worker::WorkloadSpec;
 use tare_records::writer::RecordWriter;
+use tokio::runtime::{self, Runtime};
 
 use crate::error::WorkloadError;
 use crate::server::Server;
@@ -25,14 +27,16 @@ pub fn run_worker(spec: &WorkloadSpec, out: impl Write) -> Result<(), WorkloadEr
 pub(crate) fn block_on<T>(
     main: impl AsyncFnOnce(Pin<Box<dyn Future<Output = ()>>>) -> Result<T, WorkloadError>,
 ) -> Result<T, WorkloadError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(WorkloadError::Start)?;
+    let runtime = runtime().map_err(WorkloadError::Start)?;
     runtime.block_on(async {
         let shutdown = signals::stopped().map_err(WorkloadError::Start)?;
         main(Box::pin(shutdown)).await
     })
+}
+
+/// A runtime with one thread: the one that blocks on it.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
 }
 
 async fn serve(
@@ -40,31 +44,26 @@ async fn serve(
     mut records: RecordWriter<impl Write>,
     mut shutdown: Pin<Box<dyn Future<Output = ()>>>,
 ) -> Result<(), WorkloadError> {
+    let mut write = |record: WorkloadRecord| records.write(&record).map_err(WorkloadError::Records);
     let hello = Hello::new("workload", std::process::id());
-    let written = records.write(&WorkloadRecord::Hello(hello));
-    written.map_err(WorkloadError::Records)?;
+    write(WorkloadRecord::Hello(hello))?;
     let (server, mut events) = Server::start(spec).await?;
     {
-        let mut ready = std::pin::pin!(server.ready());
-        let mut is_ready = false;
+        let mut ready = std::pin::pin!(server.ready().fuse());
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                () = &mut ready, if !is_ready => {
-                    is_ready = true;
+                () = &mut ready => {
                     let listen = server.address().to_string();
-                    let written = records.write(&WorkloadRecord::Ready { listen });
-                    written.map_err(WorkloadError::Records)?;
+                    write(WorkloadRecord::Ready { listen })?;
                 }
-                Some(message) = events.recv() => records.write(&WorkloadRecord::Event { message }).map_err(WorkloadError::Records)?,
+                Some(message) = events.recv() => write(WorkloadRecord::Event { message })?,
             }
         }
     }
     let tally = server.stop().await;
     while let Ok(message) = events.try_recv() {
-        records
-            .write(&WorkloadRecord::Event { message })
-            .map_err(WorkloadError::Records)?;
+        write(WorkloadRecord::Event { message })?;
     }
     let written = records.finish(|checksum| WorkloadRecord::Final {
         checksum,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use thiserror::Error;
 
 /// Most repetitions of one fragment.
 const REPEAT_MAX: u64 = 10_000;
@@ -140,12 +141,71 @@ pub struct RequestProof {
     pub status: u16,
 }
 
+/// What is wrong with a feature.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FeatureError {
+    /// Its section cannot be decoded.
+    #[error("{found}, in `{path}`")]
+    Decode {
+        /// What was found and what was expected.
+        found: String,
+        /// The place in the section.
+        path: String,
+    },
+    /// An error in a part.
+    #[error("in `{part}`: {error}")]
+    In {
+        /// The part.
+        part: &'static str,
+        /// The error.
+        error: Box<FeatureError>,
+    },
+    /// Too many gRPC services.
+    #[error("{0} services, expected at most {SERVICES_MAX}")]
+    TooManyServices(usize),
+    /// The name of a gRPC service cannot be that of a cluster.
+    #[error(
+        "found `{0}` in `services`, expected a name of 1 to {SERVICE_CHARS_MAX} of a-z, 0-9 and -"
+    )]
+    ServiceName(String),
+    /// The name of a gRPC service is not unique.
+    #[error("found `{0}` in `services`, expected a name that no other service or cluster has")]
+    ServiceTwice(String),
+    /// A feature that adds something has no proof.
+    #[error("no `proofs`, expected at least one of counter, gauge, request")]
+    NoProofs,
+    /// A repetition cannot be decoded.
+    #[error("in `repeat`: {0}")]
+    Repeat(String),
+    /// A repetition with no or too many items.
+    #[error("`repeat` with the count {0}, expected 1 to {REPEAT_MAX}")]
+    RepeatCount(u64),
+    /// A repetition has other keys than its place requires.
+    #[error("`repeat` here needs {0}")]
+    RepeatKeys(&'static str),
+    /// A template without a value.
+    #[error(
+        "unknown template `{{{0}}}`, expected {{name}} or {{access_log}}, or {{i}} in a `repeat`"
+    )]
+    Template(String),
+}
+
+impl FeatureError {
+    /// Adds the part in which the error is.
+    fn of_part(part: &'static str) -> impl Fn(Self) -> Self {
+        move |error| Self::In {
+            part,
+            error: Box::new(error),
+        }
+    }
+}
+
 impl ListenerParts {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    fn filled(&self, fill: &Fill<'_>) -> Result<Self, String> {
+    fn filled(&self, fill: &Fill<'_>) -> Result<Self, FeatureError> {
         Ok(Self {
             filters: list(&self.filters, fill)?,
             manager: map(&self.manager, fill)?,
@@ -181,22 +241,17 @@ impl Feature {
     /// The same feature with repetitions and templates replaced; `fill` returns the value of a template.
     ///
     /// # Errors
-    /// What is wrong: an unknown template, or an invalid `repeat`.
-    pub fn filled(&self, fill: &Fill<'_>) -> Result<Self, String> {
-        let part = |name: &str, e: String| format!("in `{name}`: {e}");
+    /// An unknown template, or an invalid `repeat`.
+    pub fn filled(&self, fill: &Fill<'_>) -> Result<Self, FeatureError> {
+        let part = FeatureError::of_part;
+        let (listeners, inbound, outbound) = (&self.listeners, &self.inbound, &self.outbound);
         Ok(Self {
-            listeners: self
-                .listeners
-                .filled(fill)
-                .map_err(|e| part("listeners", e))?,
-            inbound: self.inbound.filled(fill).map_err(|e| part("inbound", e))?,
-            outbound: self
-                .outbound
-                .filled(fill)
-                .map_err(|e| part("outbound", e))?,
-            cluster: map(&self.cluster, fill).map_err(|e| part("cluster", e))?,
-            clusters: list(&self.clusters, fill).map_err(|e| part("clusters", e))?,
-            bootstrap: map(&self.bootstrap, fill).map_err(|e| part("bootstrap", e))?,
+            listeners: listeners.filled(fill).map_err(part("listeners"))?,
+            inbound: inbound.filled(fill).map_err(part("inbound"))?,
+            outbound: outbound.filled(fill).map_err(part("outbound"))?,
+            cluster: map(&self.cluster, fill).map_err(part("cluster"))?,
+            clusters: list(&self.clusters, fill).map_err(part("clusters"))?,
+            bootstrap: map(&self.bootstrap, fill).map_err(part("bootstrap"))?,
             services: self.services.clone(),
             proofs: self.proofs.clone(),
         })
@@ -206,36 +261,30 @@ impl Feature {
     ///
     /// # Errors
     /// What was found and expected.
-    pub(crate) fn decode(json: &Json, changes_settings: bool) -> Result<Self, String> {
-        let feature: Self = serde_path_to_error::deserialize(json).map_err(|e| {
-            let path = e.path().to_string();
-            format!("{}, in `{path}`", e.into_inner())
+    pub(crate) fn decode(json: &Json, changes_settings: bool) -> Result<Self, FeatureError> {
+        let decoded = serde_path_to_error::deserialize(json);
+        let feature: Self = decoded.map_err(|e| FeatureError::Decode {
+            path: e.path().to_string(),
+            found: e.into_inner().to_string(),
         })?;
         feature.filled(&|name| ["name", "access_log"].contains(&name).then(String::new))?;
         if feature.services.len() > SERVICES_MAX {
-            return Err(format!(
-                "{} services, expected at most {SERVICES_MAX}",
-                feature.services.len()
-            ));
+            return Err(FeatureError::TooManyServices(feature.services.len()));
         }
         let taken = feature.clusters.iter().filter_map(|c| c["name"].as_str());
         let mut names: BTreeSet<&str> = taken.chain(["application"]).collect();
         for name in &feature.services {
             let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if name.is_empty() || name.len() > SERVICE_CHARS_MAX || !name.chars().all(allowed) {
-                return Err(format!(
-                    "found `{name}` in `services`, expected a name of 1 to {SERVICE_CHARS_MAX} of a-z, 0-9 and -"
-                ));
+                return Err(FeatureError::ServiceName(name.clone()));
             }
             if !names.insert(name) {
-                return Err(format!(
-                    "found `{name}` in `services`, expected a name that no other service or cluster has"
-                ));
+                return Err(FeatureError::ServiceTwice(name.clone()));
             }
         }
         let adds = changes_settings || !feature.is_nothing();
         if adds && feature.proofs.is_empty() {
-            return Err("no `proofs`, expected at least one of counter, gauge, request".to_owned());
+            return Err(FeatureError::NoProofs);
         }
         Ok(feature)
     }
@@ -288,13 +337,10 @@ struct Repeat {
 }
 
 impl Repeat {
-    fn read(json: &Json, in_map: bool) -> Result<Self, String> {
-        let repeat = Self::deserialize(json).map_err(|e| format!("in `repeat`: {e}"))?;
+    fn read(json: &Json, in_map: bool) -> Result<Self, FeatureError> {
+        let repeat = Self::deserialize(json).map_err(|e| FeatureError::Repeat(e.to_string()))?;
         if !(1..=REPEAT_MAX).contains(&repeat.count) {
-            let count = repeat.count;
-            return Err(format!(
-                "`repeat` with the count {count}, expected 1 to {REPEAT_MAX}"
-            ));
+            return Err(FeatureError::RepeatCount(repeat.count));
         }
         let complete = match in_map {
             true => repeat.key.is_some() && !repeat.value.is_null() && repeat.item.is_null(),
@@ -307,7 +353,7 @@ impl Repeat {
         };
         match complete {
             true => Ok(repeat),
-            false => Err(format!("`repeat` here needs {expected}")),
+            false => Err(FeatureError::RepeatKeys(expected)),
         }
     }
 
@@ -315,8 +361,8 @@ impl Repeat {
     fn each(
         &self,
         fill: &Fill<'_>,
-        mut each: impl FnMut(&Fill<'_>) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut each: impl FnMut(&Fill<'_>) -> Result<(), FeatureError>,
+    ) -> Result<(), FeatureError> {
         // Leading zeros make the order of texts that of the numbers.
         let width = (self.count - 1).to_string().len();
         (0..self.count).try_for_each(|i| {
@@ -328,7 +374,7 @@ impl Repeat {
     }
 }
 
-fn filled(json: &Json, fill: &Fill<'_>) -> Result<Json, String> {
+fn filled(json: &Json, fill: &Fill<'_>) -> Result<Json, FeatureError> {
     Ok(match json {
         Json::String(text) => Json::String(string(text, fill)?),
         Json::Array(items) => Json::Array(list(items, fill)?),
@@ -337,7 +383,7 @@ fn filled(json: &Json, fill: &Fill<'_>) -> Result<Json, String> {
     })
 }
 
-fn list(items: &[Json], fill: &Fill<'_>) -> Result<Vec<Json>, String> {
+fn list(items: &[Json], fill: &Fill<'_>) -> Result<Vec<Json>, FeatureError> {
     let mut all = Vec::new();
     for item in items {
         match item.get("repeat") {
@@ -354,7 +400,7 @@ fn list(items: &[Json], fill: &Fill<'_>) -> Result<Vec<Json>, String> {
     Ok(all)
 }
 
-fn map(entries: &Map<String, Json>, fill: &Fill<'_>) -> Result<Map<String, Json>, String> {
+fn map(entries: &Map<String, Json>, fill: &Fill<'_>) -> Result<Map<String, Json>, FeatureError> {
     let mut all = Map::new();
     for (key, value) in entries {
         if key == "repeat" {
@@ -372,7 +418,7 @@ fn map(entries: &Map<String, Json>, fill: &Fill<'_>) -> Result<Map<String, Json>
 }
 
 /// Replaces the templates of a text: `{` and `}` around lower-case letters and underscores.
-fn string(text: &str, fill: &Fill<'_>) -> Result<String, String> {
+fn string(text: &str, fill: &Fill<'_>) -> Result<String, FeatureError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(open) = rest.find('{') {
@@ -386,12 +432,8 @@ fn string(text: &str, fill: &Fill<'_>) -> Result<String, String> {
             out.push('{');
             continue;
         };
-        out.push_str(&fill(name).ok_or_else(|| {
-            format!(
-                "unknown template `{{{name}}}`, expected {{name}} or {{access_log}}, or {{i}} in a \
-                 `repeat`"
-            )
-        })?);
+        let value = fill(name);
+        out.push_str(&value.ok_or_else(|| FeatureError::Template(name.to_owned()))?);
         rest = &rest[name.len() + 1..];
     }
     out.push_str(rest);
@@ -407,7 +449,7 @@ mod tests {
         (name == "name").then(|| "shop-0/front".to_owned())
     }
 
-    fn decode(json: &Json) -> Result<Feature, String> {
+    fn decode(json: &Json) -> Result<Feature, FeatureError> {
         Feature::decode(json, false)
     }
 
@@ -477,7 +519,7 @@ mod tests {
             ),
         ];
         for (json, expected) in cases {
-            let found = decode(&json).unwrap_err();
+            let found = decode(&json).unwrap_err().to_string();
             assert!(found.contains(expected), "{expected:?} is not in {found:?}");
         }
         assert!(decode(&json!({})).unwrap().is_nothing());

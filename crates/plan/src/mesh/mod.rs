@@ -27,7 +27,8 @@ pub use entry::{CalledService, MeshEntry};
 pub use envoy::{ENVOY_VERSIONS, EnvoyProgram};
 pub use exec::{ExecPlaces, ExecSidecar};
 pub use feature::{
-    CounterProof, Feature, FeatureProof, GaugeProof, Growth, ListenerParts, RequestProof,
+    CounterProof, Feature, FeatureError, FeatureProof, GaugeProof, Growth, ListenerParts,
+    RequestProof,
 };
 pub use instance_proxy::InstanceProxy;
 pub use kubernetes::{

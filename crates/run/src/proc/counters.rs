@@ -88,7 +88,7 @@ pub(crate) enum Counted {
 
 impl Counted {
     /// The ids of all threads.
-    fn threads(self) -> Result<BTreeSet<i32>, String> {
+    fn threads(self) -> io::Result<BTreeSet<i32>> {
         let below = match self {
             Self::Process(pid) => return threads(pid),
             Self::Below(pid) => tree::descendants(pid).into_iter(),
@@ -122,14 +122,18 @@ impl<const N: usize> Counters<N> {
     /// whether it is counted; then all are opened again.
     fn open<E: Event + Copy>(of: Counted, events: &[E; N], scope: Scope) -> Result<Self, String> {
         let processes = matches!(of, Counted::Below(_));
-        let mut before = of.threads()?;
+        let threads = || -> Result<_, String> {
+            of.threads()
+                .map_err(|e| format!("failed to list threads: {e}"))
+        };
+        let mut before = threads()?;
         for _ in 0..ATTEMPTS {
             let of_thread = |thread: &i32| -> io::Result<Vec<Counter>> {
                 let each = events.iter().map(|e| open(*e, *thread, scope, processes));
                 each.collect()
             };
             let opened: io::Result<_> = before.iter().map(of_thread).collect();
-            let after = of.threads()?;
+            let after = threads()?;
             match opened {
                 Ok(threads) if before == after => return Ok(Self { threads }),
                 Err(e) if before == after => return Err(format!("failed to open counters: {e}")),
@@ -169,9 +173,8 @@ fn check_running(running_ns: u64, enabled_ns: u64) -> Result<(), String> {
 }
 
 /// The ids of all threads of a process.
-fn threads(pid: u32) -> Result<BTreeSet<i32>, String> {
-    let failed = |e| format!("failed to list threads: {e}");
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(failed)?;
+fn threads(pid: u32) -> io::Result<BTreeSet<i32>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
     let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
     Ok(ids.collect())
 }

@@ -1,6 +1,6 @@
 //! Synthetic endpoints, whose response size, work, calls and errors come from the graph.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
@@ -14,7 +14,7 @@ use crate::error::WorkloadError;
 use crate::protocol::grpc::{Payload, synthetic_path};
 use crate::protocol::{Failure, Upstream};
 use crate::queue::Queue;
-use crate::timer::{Timer, now_ns};
+use crate::timer::Timer;
 
 use super::cpu::CpuWork;
 
@@ -26,7 +26,8 @@ pub(crate) struct Synthetic {
     queue: Queue,
 }
 
-struct Endpoint {
+/// One endpoint with its parts prepared.
+pub(crate) struct Endpoint {
     body: Bytes,
     cpu_ns: u64,
     delay_ns: u64,
@@ -54,7 +55,7 @@ impl Synthetic {
     /// A call to a service without an upstream, or a timer that the kernel refuses.
     pub(crate) fn new(
         service: &Service,
-        upstreams: &std::collections::BTreeMap<String, Upstream>,
+        upstreams: &BTreeMap<String, Upstream>,
         seed: u64,
     ) -> Result<Self, WorkloadError> {
         let mut streams = 0..;
@@ -77,18 +78,14 @@ impl Synthetic {
         })
     }
 
-    /// The path of the endpoint, if it exists.
-    pub(crate) fn endpoint(&self, path: &str) -> Option<&str> {
-        self.endpoints
-            .get_key_value(path)
-            .map(|(path, _)| path.as_str())
+    /// The endpoint with this path or method.
+    pub(crate) fn find(&self, path: &str) -> Option<(&str, &Endpoint)> {
+        let found = self.endpoints.get_key_value(path);
+        found.map(|(path, endpoint)| (path.as_str(), endpoint))
     }
 
     /// Does the work of the endpoint; returns the body of its response.
-    pub(crate) async fn answer(&self, path: &str) -> Result<Bytes, Failure> {
-        let Some(endpoint) = self.endpoints.get(path) else {
-            return Err(Failure::Injected);
-        };
+    pub(crate) async fn answer(&self, endpoint: &Endpoint) -> Result<Bytes, Failure> {
         if happens(endpoint.error_rate, &endpoint.errors) {
             return Err(Failure::Injected);
         }
@@ -96,8 +93,7 @@ impl Synthetic {
             cpu.spend(endpoint.cpu_ns);
         }
         if let (Some(timer), 1..) = (&self.timer, endpoint.delay_ns) {
-            let done_ns = self.queue.done_ns(now_ns(), endpoint.delay_ns);
-            timer.sleep_until(done_ns).await;
+            timer.serve(&self.queue, endpoint.delay_ns).await;
         }
         for step in &endpoint.steps {
             // Waits for all calls of a step even when one has failed, because dropping the
@@ -117,7 +113,7 @@ impl Synthetic {
 impl Endpoint {
     fn new(
         e: &ServiceEndpoint,
-        upstreams: &std::collections::BTreeMap<String, Upstream>,
+        upstreams: &BTreeMap<String, Upstream>,
         rng: &mut impl FnMut() -> Mutex<Rng>,
     ) -> Result<Self, WorkloadError> {
         let errors = rng();
@@ -143,7 +139,7 @@ impl Endpoint {
 impl PreparedCall {
     fn new(
         call: &Call,
-        upstreams: &std::collections::BTreeMap<String, Upstream>,
+        upstreams: &BTreeMap<String, Upstream>,
         draws: Mutex<Rng>,
     ) -> Result<Self, WorkloadError> {
         let upstream = upstreams.get(&call.service);

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http_body_util::{Either, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::Either;
+use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -21,6 +20,7 @@ use super::knobs::Close;
 use super::state::WorkerState;
 use super::{grpc, http};
 use crate::front;
+use crate::protocol::Body;
 
 /// Time limit of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -28,12 +28,14 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Serves one connection until it ends, or until `stop` changes and its requests in flight are
 /// done. Errors are ignored: the peer disconnected or sent malformed requests.
 pub(crate) async fn serve(
-    stream: TcpStream,
+    stream: std::net::TcpStream,
     tls: Option<TlsAcceptor>,
     state: Arc<WorkerState>,
     stop: watch::Receiver<()>,
 ) {
-    let _ = stream.set_nodelay(true);
+    let Ok(stream) = TcpStream::from_std(stream) else {
+        return;
+    };
     state.shared.metrics.connected();
     let control = Arc::new(ConnectionControl::default());
     let stream = ResettableStream {
@@ -56,8 +58,7 @@ async fn exchange(
     mut stop: watch::Receiver<()>,
 ) {
     let of_request = Arc::clone(&control);
-    let service =
-        service_fn(move |request| answer(Arc::clone(&state), Arc::clone(&of_request), request));
+    let answer = move |request| answer(Arc::clone(&state), Arc::clone(&of_request), request);
     let stopped = async {
         tokio::select! {
             _ = stop.changed() => {}
@@ -67,11 +68,9 @@ async fn exchange(
     tokio::select! {
         biased;
         () = control.ends(Close::Abort) => {}
-        () = front::serve(stream, service, stopped) => {}
+        () = front::serve(stream, answer, stopped) => {}
     }
 }
-
-type Body = Either<Full<Bytes>, tonic::body::Body>;
 
 /// Answers one request, HTTP or gRPC.
 async fn answer(

@@ -7,19 +7,14 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 use tonic::body::Body;
 use tonic::{Code, Status, Streaming};
-use tonic_prost::ProstCodec;
 
-use crate::protocol::grpc::Method;
+use crate::protocol::grpc::{Method, handler, service_and_method};
 
 use super::control::{Aborted, ConnectionControl};
-use super::knobs::{BODY_MAX, Knobs, ReplyStatus, filling};
+use super::knobs::{Knobs, ReplyStatus, filling};
 use super::messages::{EchoReply, EchoRequest, SERVICE};
 use super::metrics::Protocol;
 use super::state::WorkerState;
-
-type Codec = ProstCodec<EchoReply, EchoRequest>;
-/// Largest message: the largest body and the other fields.
-const MESSAGE_MAX: usize = BODY_MAX + 4096;
 
 /// Answers one call.
 pub(crate) async fn answer(
@@ -28,10 +23,7 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Aborted> {
     let path = request.uri().path().to_owned();
-    let (service, method) = path
-        .trim_start_matches('/')
-        .split_once('/')
-        .unwrap_or((&path, ""));
+    let (service, method) = service_and_method(&path);
     if let Some(handler) = state.services.find(service) {
         return Ok(handler(request).await);
     }
@@ -67,63 +59,74 @@ async fn call(
     path: &str,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let mut grpc = tonic::server::Grpc::new(Codec::default())
-        .max_decoding_message_size(MESSAGE_MAX)
-        .max_encoding_message_size(MESSAGE_MAX);
-    let first = move |message| Replies::new(state.clone(), knobs.clone(), message);
+    let mut grpc = handler::<EchoRequest, EchoReply>();
+    let replies = || Replies::new(Arc::clone(&state), knobs.clone());
     match method {
         "Unary" => {
-            let call = Method(|message: EchoRequest| {
-                let replies = first.clone()(message);
-                async move { Ok(tonic::Response::new(replies?.one().await?)) }
-            });
-            grpc.unary(call, request).await
+            let call = |message| {
+                let mut replies = replies();
+                async move {
+                    replies.receive(message)?;
+                    replies.next().await
+                }
+            };
+            grpc.unary(Method(call), request).await
         }
         "ServerStream" => {
-            let call = Method(|message: EchoRequest| {
-                let replies = first.clone()(message);
-                async move { Ok(tonic::Response::new(replies?.into_stream())) }
-            });
-            grpc.server_streaming(call, request).await
+            let call = |message| {
+                let mut replies = replies();
+                async move {
+                    replies.receive(message)?;
+                    Ok(replies.into_stream(None))
+                }
+            };
+            grpc.server_streaming(Method(call), request).await
         }
         "ClientStream" => {
-            let call = Method(|incoming: Streaming<EchoRequest>| {
-                let first = first.clone();
-                async move { Ok(tonic::Response::new(last_of(incoming, first).await?)) }
-            });
-            grpc.client_streaming(call, request).await
+            let call = |incoming| replies().last_of(incoming);
+            grpc.client_streaming(Method(call), request).await
         }
         "BidiStream" => {
-            let call = Method(|incoming: Streaming<EchoRequest>| {
-                let conversation = Conversation {
-                    incoming,
-                    first: first.clone(),
-                    current: None,
-                    index: 0,
-                    received: 0,
-                };
-                async move { Ok(tonic::Response::new(conversation.into_stream())) }
-            });
-            grpc.streaming(call, request).await
+            let call = |incoming| {
+                let replies = replies();
+                async move { Ok(replies.into_stream(Some(incoming))) }
+            };
+            grpc.streaming(Method(call), request).await
         }
         _ => unknown(path),
     }
 }
 
-/// The replies to one message.
+/// The replies to the messages of a call.
 struct Replies {
     state: Arc<WorkerState>,
-    knobs: Knobs,
+    /// From the metadata; the fields of a message take precedence.
+    defaults: Knobs,
+    /// The last message, and its knobs.
     message: EchoRequest,
-    index: u64,
-    received: u64,
+    knobs: Knobs,
+    /// Number of replies that it still gets.
     left: u32,
+    /// Number of messages and of replies so far.
+    received: u64,
+    index: u64,
 }
 
 impl Replies {
-    /// The replies to `message`. `knobs` come from the metadata; the fields of the message take
-    /// precedence.
-    fn new(state: Arc<WorkerState>, knobs: Knobs, message: EchoRequest) -> Result<Self, Status> {
+    fn new(state: Arc<WorkerState>, defaults: Knobs) -> Self {
+        Self {
+            state,
+            defaults,
+            message: EchoRequest::default(),
+            knobs: Knobs::default(),
+            left: 0,
+            received: 0,
+            index: 0,
+        }
+    }
+
+    /// Continues with the replies to `message`.
+    fn receive(&mut self, message: EchoRequest) -> Result<(), Status> {
         let mut own = Knobs::default();
         let fields = [
             ("delay", &message.delay),
@@ -134,18 +137,15 @@ impl Replies {
             own.set(name, value)
                 .map_err(|e| Status::invalid_argument(e.to_string()))?;
         }
-        Ok(Self {
-            left: message.count.max(1),
-            knobs: own.or(&knobs),
-            state,
-            message,
-            index: 0,
-            received: 1,
-        })
+        self.knobs = own.or(&self.defaults);
+        self.left = message.count.max(1);
+        self.message = message;
+        self.received += 1;
+        Ok(())
     }
 
     /// The next reply, after its delay.
-    async fn one(&mut self) -> Result<EchoReply, Status> {
+    async fn next(&mut self) -> Result<EchoReply, Status> {
         let drawn = self.state.draw(self.knobs.clone());
         self.state.serve(drawn.delay_ns).await;
         self.left -= 1;
@@ -167,65 +167,37 @@ impl Replies {
         })
     }
 
-    fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
-        stream::try_unfold(self, |mut replies| async move {
-            if replies.left == 0 {
-                return Ok(None);
+    /// All replies to the message that was received, and then to those of `incoming`.
+    fn into_stream(
+        self,
+        incoming: Option<Streaming<EchoRequest>>,
+    ) -> impl Stream<Item = Result<EchoReply, Status>> {
+        stream::try_unfold((self, incoming), |(mut replies, mut incoming)| async move {
+            while replies.left == 0 {
+                let message = match &mut incoming {
+                    Some(incoming) => incoming.message().await?,
+                    None => None,
+                };
+                let Some(message) = message else {
+                    return Ok(None);
+                };
+                replies.receive(message)?;
             }
-            Ok(Some((replies.one().await?, replies)))
+            let reply = replies.next().await?;
+            Ok(Some((reply, (replies, incoming))))
         })
     }
-}
 
-/// The reply to the last message, with the number of messages.
-async fn last_of(
-    mut incoming: Streaming<EchoRequest>,
-    first: impl Fn(EchoRequest) -> Result<Replies, Status>,
-) -> Result<EchoReply, Status> {
-    let mut last = EchoRequest::default();
-    let mut received = 0;
-    while let Some(message) = incoming.message().await? {
-        last = message;
-        received += 1;
-    }
-    let mut replies = first(last)?;
-    replies.received = received;
-    replies.one().await
-}
-
-/// The state of a bidirectional stream.
-struct Conversation<F> {
-    incoming: Streaming<EchoRequest>,
-    first: F,
-    current: Option<Replies>,
-    index: u64,
-    received: u64,
-}
-
-impl<F: Fn(EchoRequest) -> Result<Replies, Status>> Conversation<F> {
-    async fn next(&mut self) -> Result<Option<EchoReply>, Status> {
-        loop {
-            if let Some(replies) = self.current.as_mut().filter(|r| r.left > 0) {
-                let reply = replies.one().await?;
-                self.index = replies.index;
-                return Ok(Some(reply));
-            }
-            let Some(message) = self.incoming.message().await? else {
-                return Ok(None);
-            };
-            self.received += 1;
-            let mut replies = (self.first)(message)?;
-            replies.index = self.index;
-            replies.received = self.received;
-            self.current = Some(replies);
+    /// The reply to the last message, with the number of messages.
+    async fn last_of(mut self, mut incoming: Streaming<EchoRequest>) -> Result<EchoReply, Status> {
+        let (mut last, mut received) = (EchoRequest::default(), 0);
+        while let Some(message) = incoming.message().await? {
+            last = message;
+            received += 1;
         }
-    }
-
-    fn into_stream(self) -> impl Stream<Item = Result<EchoReply, Status>> {
-        stream::try_unfold(self, |mut conversation| async move {
-            let reply = conversation.next().await?;
-            Ok(reply.map(|reply| (reply, conversation)))
-        })
+        self.receive(last)?;
+        self.received = received;
+        self.next().await
     }
 }
 

@@ -1,16 +1,16 @@
 //! Answers HTTP: paths, queries and headers.
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
-use hyper::{HeaderMap, Request, Response, StatusCode, Version};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Request, Response, StatusCode, Version};
 use tonic::Code;
 
 use super::control::{Aborted, ConnectionControl};
-use super::knobs::{BODY_MAX, Drawn, KnobError, Knobs, NAMES, ReplyStatus, filling};
+use super::knobs::{Drawn, KnobError, Knobs, NAMES, ReplyStatus, filling};
 use super::metrics::Protocol;
 use super::state::WorkerState;
-use crate::protocol::http::{joined, query_value};
+use crate::protocol::http::{Reply, close, joined, json, query_value, read, reply};
 
 const PATHS: &str = "/, /echo, /delay/10ms, /status/503, /bytes/1KiB, /headers, /ready, /metrics";
 
@@ -27,7 +27,7 @@ pub(crate) async fn answer(
     state: &WorkerState,
     control: &ConnectionControl,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Aborted> {
+) -> Result<Reply, Aborted> {
     let protocol = match request.version() {
         Version::HTTP_2 => Protocol::Http2,
         _ => Protocol::Http1,
@@ -42,7 +42,7 @@ async fn plain(
     state: &WorkerState,
     control: &ConnectionControl,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Aborted> {
+) -> Result<Reply, Aborted> {
     let (route, knobs) = match parse(&request) {
         Ok(parsed) => parsed,
         Err((status, reason)) => return Ok(text(status, reason)),
@@ -53,30 +53,28 @@ async fn plain(
         Route::Headers | Route::Echo => {}
     }
     let (head, body) = request.into_parts();
-    let body = match Limited::new(body, BODY_MAX).collect().await {
+    let body = match read(body).await {
         Ok(body) => body.to_bytes(),
-        Err(problem) if problem.is::<http_body_util::LengthLimitError>() => {
-            let message = "the body is larger than 16 MiB\n";
-            return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, message));
-        }
-        Err(_) => return Ok(text(StatusCode::BAD_REQUEST, "the body is incomplete\n")),
+        Err((status, problem)) => return Ok(text(status, format!("{problem}\n"))),
     };
     let drawn = state.draw(knobs);
     state.serve(drawn.delay_ns).await;
     let closes = control.end(drawn.close)?;
     let mut reply = match route {
-        Route::Headers => headers_as_json(&head.headers),
+        Route::Headers => {
+            let headers = joined(&head.headers);
+            json(StatusCode::OK, &serde_json::json!({ "headers": headers }))
+        }
         _ => echo(body, head.headers.get(CONTENT_TYPE), &drawn),
     };
     *reply.status_mut() = status(drawn.status);
     if matches!(reply.status().as_u16(), 204 | 205 | 304) {
         *reply.body_mut() = Full::default();
     }
-    if closes && head.version == Version::HTTP_11 {
-        let close = HeaderValue::from_static("close");
-        reply.headers_mut().insert(CONNECTION, close);
-    }
-    Ok(reply)
+    Ok(match closes && head.version == Version::HTTP_11 {
+        true => close(reply),
+        false => reply,
+    })
 }
 
 /// Parses path, query and headers.
@@ -125,7 +123,7 @@ fn knob_of_path(path: &str) -> Option<(&'static str, String)> {
     Some((name, if seconds { format!("{value}s") } else { value }))
 }
 
-fn echo(body: Bytes, content_type: Option<&HeaderValue>, drawn: &Drawn) -> Response<Full<Bytes>> {
+fn echo(body: Bytes, content_type: Option<&HeaderValue>, drawn: &Drawn) -> Reply {
     let (body, content_type) = match drawn.size {
         Some(size) => (filling(size), None),
         None => (body, content_type),
@@ -137,13 +135,8 @@ fn echo(body: Bytes, content_type: Option<&HeaderValue>, drawn: &Drawn) -> Respo
     reply
 }
 
-fn headers_as_json(headers: &HeaderMap) -> Response<Full<Bytes>> {
-    let body = serde_json::json!({ "headers": joined(headers) });
-    crate::protocol::http::json(StatusCode::OK, &body)
-}
-
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    crate::protocol::http::reply(status, "text/plain", body)
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+    reply(status, "text/plain", body)
 }
 
 /// The HTTP status of a reply; gRPC codes are mapped as gateways do.

@@ -9,11 +9,10 @@ use tare_plan::units::{parse_bytes, parse_duration};
 use tonic::Code;
 
 use super::choice::Choice;
+use crate::protocol::BODY_MAX;
 
 /// Longest delay: an hour.
 const DELAY_MAX_NS: u64 = 3_600_000_000_000;
-/// Largest body that is generated or echoed.
-pub(crate) const BODY_MAX: usize = 16 << 20;
 
 /// The prefix of headers that set knobs.
 const PREFIX: &str = "tare-";

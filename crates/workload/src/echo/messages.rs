@@ -4,7 +4,7 @@ use std::io;
 
 use hyper::body::Bytes;
 use prost::Message as _;
-use protox::file::{ChainFileResolver, File, FileResolver};
+use protox::file::{File, FileResolver};
 
 /// The service's full name.
 pub(crate) const SERVICE: &str = "tare.echo.v1.Echo";
@@ -46,9 +46,7 @@ pub(crate) struct EchoReply {
 /// # Errors
 /// Never in practice, because the source is part of the program.
 pub(crate) fn descriptor_set() -> io::Result<Vec<u8>> {
-    let mut resolver = ChainFileResolver::new();
-    resolver.add(Embedded);
-    let mut compiler = protox::Compiler::with_file_resolver(resolver);
+    let mut compiler = protox::Compiler::with_file_resolver(Embedded);
     compiler.open_file(FILE).map_err(io::Error::other)?;
     Ok(compiler.file_descriptor_set().encode_to_vec())
 }

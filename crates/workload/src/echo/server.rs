@@ -3,14 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tare_plan::limits::THREADS_MAX;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection;
@@ -19,11 +19,9 @@ use super::metrics::Metrics;
 use super::state::{Shared, WorkerState};
 use super::tls::{self, Issued, TlsOptions};
 use crate::error::WorkloadError;
+use crate::front;
 use crate::queue::Queue;
 use crate::worker;
-
-/// How long requests in flight may take after the server was stopped.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// The options of an echo server.
 #[derive(Debug, Clone)]
@@ -64,12 +62,8 @@ pub struct EchoServer {
     tls_address: Option<SocketAddr>,
     issued: Option<Issued>,
     shared: Arc<Shared>,
-    stop: watch::Sender<()>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
 }
-
-/// An accepted connection for one of the threads, and whether it uses TLS.
-type Accepted = (std::net::TcpStream, bool);
 
 impl EchoServer {
     /// Starts to listen and to serve on its own threads.
@@ -77,80 +71,46 @@ impl EchoServer {
     /// # Errors
     /// An address that is not available, or unusable certificates.
     pub fn start(options: &EchoOptions) -> Result<Self, WorkloadError> {
-        let (listener, address) = bind(&options.listen)?;
-        let mut listeners = vec![(listener, false)];
-        let (mut tls_address, mut acceptor, mut issued) = (None, None, None);
-        if let Some((listen, tls)) = &options.tls {
-            let (listener, address) = bind(listen)?;
-            listeners.push((listener, true));
-            let (tls, files) = tls::acceptor(tls)?;
-            (tls_address, acceptor, issued) = (Some(address), Some(tls), files);
-        }
-        let (stop, stopped) = watch::channel(());
         let shared = Arc::new(Shared {
             defaults: options.defaults.clone(),
             queue: Queue::new(options.concurrency),
             metrics: Metrics::default(),
             seed: options.seed,
         });
-        let mut server = Self {
+        let mut threads = Threads::default();
+        let mut workers = Workers::default();
+        for number in 0..options.threads.clamp(1, THREADS_MAX as usize) {
+            let shared = Arc::clone(&shared);
+            let worker = threads.start(format!("tare-echo-{number}"), async move |_| {
+                let state = WorkerState::new(shared, number as u64).await;
+                Ok((Handle::current(), state.map_err(WorkloadError::Start)?))
+            })?;
+            workers.all.push(worker);
+        }
+        let workers = Arc::new(workers);
+        let mut listen = |listen: &str, tls: Option<TlsAcceptor>| {
+            let (listen, workers) = (listen.to_owned(), Arc::clone(&workers));
+            threads.start("tare-accept".to_owned(), async move |stop| {
+                let (listener, address) = front::bind(&listen).await?;
+                let serve = move |stream, stop| workers.serve(stream, tls.clone(), stop);
+                tokio::spawn(front::accept(listener, stop, serve));
+                Ok(address)
+            })
+        };
+        let address = listen(&options.listen, None)?;
+        let (mut tls_address, mut issued) = (None, None);
+        if let Some((address, tls)) = &options.tls {
+            let (acceptor, files) = tls::acceptor(tls)?;
+            tls_address = Some(listen(address, Some(acceptor))?);
+            issued = files;
+        }
+        Ok(Self {
             address,
             tls_address,
             issued,
-            shared: Arc::clone(&shared),
-            stop,
-            threads: Vec::new(),
-        };
-        let mut workers = Vec::new();
-        for number in 0..options.threads.clamp(1, THREADS_MAX as usize) {
-            let (sender, accepted) = mpsc::unbounded_channel();
-            workers.push(sender);
-            let (shared, acceptor, stopped) = (shared.clone(), acceptor.clone(), stopped.clone());
-            server.spawn(format!("tare-echo-{number}"), async move |ready| {
-                let state = match WorkerState::new(shared, number as u64).await {
-                    Ok(state) => state,
-                    Err(e) => return drop(ready.send(Err(e))),
-                };
-                let _ = ready.send(Ok(()));
-                serve(accepted, &state, acceptor, stopped).await;
-            })?;
-        }
-        server.spawn("tare-accept".to_owned(), async move |ready| {
-            let listeners = listeners.into_iter().map(|(listener, secure)| {
-                Ok::<_, io::Error>((TcpListener::from_std(listener)?, secure))
-            });
-            match listeners.collect::<io::Result<Vec<_>>>() {
-                Ok(listeners) => {
-                    let _ = ready.send(Ok(()));
-                    accept(listeners, &workers, stopped).await;
-                }
-                Err(e) => drop(ready.send(Err(e))),
-            }
-        })?;
-        Ok(server)
-    }
-
-    /// Runs `body` on a thread with its own runtime; returns when `body` has reported that it is
-    /// ready.
-    fn spawn<F>(&mut self, name: String, body: F) -> Result<(), WorkloadError>
-    where
-        F: AsyncFnOnce(blocking::Sender<io::Result<()>>) + Send + 'static,
-    {
-        let (ready, is_ready) = blocking::channel();
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            match runtime {
-                Ok(runtime) => runtime.block_on(body(ready)),
-                Err(e) => drop(ready.send(Err(e))),
-            }
-        });
-        self.threads.push(thread.map_err(WorkloadError::Start)?);
-        is_ready
-            .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("a thread ended early")))
-            .map_err(WorkloadError::Start)
+            shared,
+            threads,
+        })
     }
 
     /// The address without TLS.
@@ -181,10 +141,7 @@ impl EchoServer {
     /// Stops accepting, waits up to a second for requests in flight, and returns the number of
     /// requests and of connections.
     pub fn stop(mut self) -> (u64, u64) {
-        let _ = self.stop.send(());
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.threads.stop();
         self.counts()
     }
 }
@@ -206,69 +163,68 @@ pub fn run_echo(
     })
 }
 
-/// A non-blocking listener and its address.
-fn bind(listen: &str) -> Result<(std::net::TcpListener, SocketAddr), WorkloadError> {
-    let refused = |error| WorkloadError::Listen {
-        address: listen.to_owned(),
-        error,
-    };
-    let listener = std::net::TcpListener::bind(listen).map_err(refused)?;
-    listener.set_nonblocking(true).map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
-    Ok((listener, address))
+/// The threads that serve connections.
+#[derive(Default)]
+struct Workers {
+    all: Vec<(Handle, Arc<WorkerState>)>,
+    /// The next connection goes to the thread of this number, modulo their count.
+    turn: AtomicUsize,
 }
 
-/// Assigns new connections to the threads in turn until `stop` changes.
-async fn accept(
-    listeners: Vec<(TcpListener, bool)>,
-    workers: &[mpsc::UnboundedSender<Accepted>],
-    mut stop: watch::Receiver<()>,
-) {
-    let mut turn = 0;
-    loop {
-        let next = listeners
-            .iter()
-            .map(|(l, secure)| Box::pin(async move { (l.accept().await, *secure) }));
-        let (accepted, secure) = tokio::select! {
-            (accepted, ..) = futures_util::future::select_all(next) => accepted,
-            _ = stop.changed() => return,
+impl Workers {
+    fn serve(&self, stream: TcpStream, tls: Option<TlsAcceptor>, stop: watch::Receiver<()>) {
+        let Ok(stream) = stream.into_std() else {
+            return;
         };
-        match accepted.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => {
-                // Fails only for a thread that has ended; the others continue.
-                let _ = workers[turn % workers.len()].send((stream, secure));
-                turn += 1;
-            }
-            // Out of file descriptors, or the peer has disconnected: continue with the next.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let (thread, state) = &self.all[turn % self.all.len()];
+        thread.spawn(connection::serve(stream, tls, Arc::clone(state), stop));
+    }
+}
+
+/// Threads, each with an event loop, until they are stopped.
+#[derive(Default)]
+struct Threads {
+    stop: watch::Sender<()>,
+    all: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Runs `start` on a new thread, and returns its result. The thread then runs the tasks that it is given
+    /// until the connections of a stopped server have ended.
+    fn start<T: Send + 'static>(
+        &mut self,
+        name: String,
+        start: impl AsyncFnOnce(watch::Receiver<()>) -> Result<T, WorkloadError> + Send + 'static,
+    ) -> Result<T, WorkloadError> {
+        let (stop, mut stopped) = (self.stop.clone(), self.stop.subscribe());
+        let (result, started) = blocking::channel();
+        let run = move || match worker::runtime() {
+            Ok(runtime) => runtime.block_on(async {
+                let _ = result.send(start(stopped.clone()).await);
+                let _ = stopped.changed().await;
+                drop(stopped);
+                front::ended(&stop).await;
+            }),
+            Err(e) => drop(result.send(Err(WorkloadError::Start(e)))),
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run);
+        self.all.push(thread.map_err(WorkloadError::Start)?);
+        let early = |_| WorkloadError::Start(io::Error::other("a thread ended early"));
+        started.recv().map_err(early)?
+    }
+
+    /// Stops, and waits for the threads.
+    fn stop(&mut self) {
+        let _ = self.stop.send(());
+        for thread in self.all.drain(..) {
+            let _ = thread.join();
         }
     }
 }
 
-/// Serves the connections of one thread until `stop` changes, then waits for their end.
-async fn serve(
-    mut accepted: mpsc::UnboundedReceiver<Accepted>,
-    state: &Arc<WorkerState>,
-    acceptor: Option<TlsAcceptor>,
-    mut stop: watch::Receiver<()>,
-) {
-    let mut connections = JoinSet::new();
-    loop {
-        let next = tokio::select! {
-            next = accepted.recv() => next,
-            Some(_) = connections.join_next() => continue,
-            _ = stop.changed() => break,
-        };
-        let Some((stream, secure)) = next else {
-            break;
-        };
-        let Ok(stream) = TcpStream::from_std(stream) else {
-            continue;
-        };
-        let tls = acceptor.clone().filter(|_| secure);
-        let (state, stop) = (Arc::clone(state), stop.clone());
-        connections.spawn(connection::serve(stream, tls, state, stop));
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let _ = self.stop.send(());
     }
-    let all = async { while connections.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(GRACE, all).await;
 }

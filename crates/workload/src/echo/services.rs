@@ -1,9 +1,10 @@
 //! The gRPC services in addition to the echo service: reflection and health.
 
-use std::future::Future;
+use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
 
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use tonic::body::Body;
@@ -11,9 +12,9 @@ use tower_service::Service;
 
 use super::messages::{SERVICE, descriptor_set};
 
-type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// Answers the requests for one service.
-pub(crate) type Handler = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+pub(crate) type Handler =
+    Box<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Body>> + Send + Sync>;
 
 /// The services by their names.
 pub(crate) struct Services(Vec<(&'static str, Handler)>);
@@ -52,20 +53,15 @@ impl Services {
 /// Boxes a generated server.
 fn handler<S>(server: S) -> Handler
 where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = std::convert::Infallible>
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
         + Clone
         + Send
         + Sync
         + 'static,
-    S::Future: Send,
+    S::Future: Send + 'static,
 {
     Box::new(move |request| {
         let answer = server.clone().call(request);
-        Box::pin(async move {
-            match answer.await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            }
-        })
+        answer.unwrap_or_else(|never| match never {}).boxed()
     })
 }

@@ -8,7 +8,7 @@ use super::knobs::{Drawn, Knobs};
 use super::metrics::Metrics;
 use super::services::Services;
 use crate::queue::Queue;
-use crate::timer::{Timer, now_ns};
+use crate::timer::Timer;
 
 /// The state of one thread.
 pub(crate) struct WorkerState {
@@ -47,10 +47,6 @@ impl WorkerState {
 
     /// Waits for a free place in the queue, and then for the delay of the request.
     pub(crate) async fn serve(&self, delay_ns: u64) {
-        let now_ns = now_ns();
-        let done_ns = self.shared.queue.done_ns(now_ns, delay_ns);
-        if done_ns > now_ns {
-            self.timer.sleep_until(done_ns).await;
-        }
+        self.timer.serve(&self.shared.queue, delay_ns).await;
     }
 }

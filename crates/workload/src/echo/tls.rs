@@ -1,8 +1,8 @@
 //! TLS certificates: from files, or generated with a temporary authority.
 
 use std::fmt::Display;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,36 +33,51 @@ pub struct TlsOptions {
 
 /// Why TLS cannot be served.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct TlsError(String);
-
-impl TlsError {
+pub enum TlsError {
     /// An unreadable file, or one without the expected PEM content.
-    fn read(path: &Path, problem: impl Display, expected: &str) -> Self {
-        let path = path.display();
-        Self(format!(
-            "failed to read {path}: {problem}; expected {expected} in PEM format"
-        ))
-    }
-
-    fn write(path: &Path, error: std::io::Error) -> Self {
-        let path = path.display();
-        Self(format!(
-            "failed to write the certificates to {path}: {error}"
-        ))
-    }
-
+    #[error("failed to read {}: {problem}; expected {expected} in PEM format", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        problem: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The generated certificates could not be stored.
+    #[error("failed to write the certificates to {}: {error}", path.display())]
+    Write {
+        /// The file or the directory.
+        path: PathBuf,
+        /// The kernel's error.
+        error: io::Error,
+    },
     /// Certificates and keys that do not match.
-    fn config(error: impl Display) -> Self {
-        Self(format!(
-            "failed to serve TLS with these certificates: {error}"
-        ))
-    }
+    #[error("failed to serve TLS with these certificates: {0}")]
+    Config(String),
+    /// A certificate could not be generated.
+    #[error("failed to generate a certificate: {0}")]
+    Generate(#[from] rcgen::Error),
 }
 
-impl From<rcgen::Error> for TlsError {
-    fn from(error: rcgen::Error) -> Self {
-        Self(format!("failed to generate a certificate: {error}"))
+impl TlsError {
+    fn read(path: &Path, problem: impl Display, expected: &'static str) -> Self {
+        Self::Read {
+            path: path.to_owned(),
+            problem: problem.to_string(),
+            expected,
+        }
+    }
+
+    fn write(path: &Path, error: io::Error) -> Self {
+        Self::Write {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    fn config(error: impl Display) -> Self {
+        Self::Config(error.to_string())
     }
 }
 
@@ -178,7 +193,7 @@ fn write(authority: &Authority) -> Result<Issued, TlsError> {
         let dir = std::env::temp_dir().join(name);
         match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => break dir,
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(TlsError::write(&dir, error)),
         }
     };
@@ -188,17 +203,15 @@ fn write(authority: &Authority) -> Result<Issued, TlsError> {
         client_key: dir.join("client.key"),
         dir,
     };
-    write_private(&issued.ca, &authority.pem())?;
-    write_private(&issued.client_certificate, &certificate.pem())?;
-    write_private(&issued.client_key, &key.serialize_pem())?;
+    for (path, pem) in [
+        (&issued.ca, authority.pem()),
+        (&issued.client_certificate, certificate.pem()),
+        (&issued.client_key, key.serialize_pem()),
+    ] {
+        let written = tare_files::create_private(path, pem.as_bytes());
+        written.map_err(|error| TlsError::write(path, error))?;
+    }
     Ok(issued)
-}
-
-fn write_private(path: &Path, text: &str) -> Result<(), TlsError> {
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|mut f| f.write_all(text.as_bytes()))
-        .map_err(|error| TlsError::write(path, error))
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

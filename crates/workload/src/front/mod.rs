@@ -1,10 +1,10 @@
-//! The server side of a node: accepts connections, answers requests over HTTP/1.1 or gRPC, and
-//! answers the probes that every node has.
+//! The server side: `listen` accepts connections for all servers; `answer` answers the requests of a node, and
+//! `probes` those that every node has.
 
-mod grpc;
-mod http;
+mod answer;
 mod listen;
 mod probes;
 
-pub(crate) use listen::{accept, accept_node, serve};
+pub(crate) use answer::answer;
+pub(crate) use listen::{accept, bind, ended, serve, serve_all};
 pub(crate) use probes::probe;

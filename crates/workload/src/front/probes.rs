@@ -5,50 +5,54 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use http_body_util::Either;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::uri::PathAndQuery;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use serde::Serialize;
 use tare_plan::graph::ServiceProtocol;
+use tare_records::calls::{CALLS_PATH, WINDOW_PATH};
 use tonic::Status;
+use tonic_health::ServingStatus::{NotServing, Serving};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use crate::node::Node;
 use crate::protocol::grpc::{Payload, unary};
 use crate::protocol::http::{self, Reply, joined};
-use crate::protocol::{Failure, Upstream};
+use crate::protocol::{Body, Failure, Upstream};
 
 /// 200 when this service and all services that it calls are ready, otherwise 503.
-pub(super) const READY: &str = "/tare/ready";
+const READY: &str = "/tare/ready";
 /// Returns the request as received, as JSON. `?via=emoji` forwards the request to that
 /// upstream, `?via=reviews,ratings` to an upstream of that upstream, and `?via=emoji.1` to one replica,
 /// if the specification has the addresses of the replicas. A real datastore returns the value that tare stored
 /// in it for this. A TCP service then closes the connection, so that
 /// the next echo takes another, for which a proxy on the way may choose another replica.
-pub(super) const HTTP_ECHO: &str = "/tare/echo";
-/// The standard health service, which corresponds to [`READY`].
-pub(super) const HEALTH: &str = "grpc.health.v1.Health";
+const HTTP_ECHO: &str = "/tare/echo";
+/// The method of the standard health service that corresponds to [`READY`].
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
 /// Corresponds to [`HTTP_ECHO`]; the message is the value of `via`.
-pub(super) const ECHO: &str = "tare.Echo";
+const GRPC_ECHO: &str = "/tare.Echo/Echo";
 
-const HEALTH_CHECK: PathAndQuery = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
-const GRPC_ECHO: PathAndQuery = PathAndQuery::from_static("/tare.Echo/Echo");
-
-/// `grpc.health.v1.HealthCheckRequest`.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct HealthRequest {
-    #[prost(string, tag = "1")]
-    service: String,
+/// Answers a probe; returns a request that is none.
+pub(super) async fn answer(
+    node: &Node,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Request<Incoming>> {
+    let is_grpc = node.protocol == ServiceProtocol::Grpc && request.version() == Version::HTTP_2;
+    let reply = match request.uri().path() {
+        READY => ready(node),
+        HTTP_ECHO => http_echo(node, &request).await,
+        WINDOW_PATH => window(node, &request),
+        CALLS_PATH => calls(node),
+        HEALTH if is_grpc => return Ok(health(node, request).await.map(Either::Right)),
+        GRPC_ECHO if is_grpc => return Ok(grpc_echo(node, request).await.map(Either::Right)),
+        _ => return Err(request),
+    };
+    Ok(reply.map(Either::Left))
 }
 
-/// `grpc.health.v1.HealthCheckResponse`: 1 is serving, 2 is not serving.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct HealthReply {
-    #[prost(int32, tag = "1")]
-    status: i32,
-}
-
-pub(super) fn ready(node: &Node) -> Reply {
+fn ready(node: &Node) -> Reply {
     let ready = node.ready.load(Ordering::Relaxed);
     let status = match ready {
         true => StatusCode::OK,
@@ -57,7 +61,7 @@ pub(super) fn ready(node: &Node) -> Reply {
     http::json(status, &serde_json::json!({ "ready": ready }))
 }
 
-pub(super) fn window<B>(node: &Node, request: &Request<B>) -> Reply {
+fn window<B>(node: &Node, request: &Request<B>) -> Reply {
     let query = request.uri().query().unwrap_or("");
     let value = |name| http::query_value(query, name)?.parse::<u64>().ok();
     let Some((start, window)) = value("start_unix_ns").zip(value("window_ns")) else {
@@ -70,20 +74,17 @@ pub(super) fn window<B>(node: &Node, request: &Request<B>) -> Reply {
     }
 }
 
-pub(super) fn calls(node: &Node) -> Reply {
+fn calls(node: &Node) -> Reply {
     match node.calls() {
         Some(calls) => http::json(StatusCode::OK, &calls),
         None => http::error(StatusCode::NOT_FOUND, "calls are not timed"),
     }
 }
 
-pub(super) async fn health(node: &Node, request: Request<Incoming>) -> Response<tonic::body::Body> {
-    let status = if node.ready.load(Ordering::Relaxed) {
-        1
-    } else {
-        2
-    };
-    let call = |_: HealthRequest| async move { Ok(tonic::Response::new(HealthReply { status })) };
+async fn health(node: &Node, request: Request<Incoming>) -> Response<tonic::body::Body> {
+    let ready = node.ready.load(Ordering::Relaxed);
+    let status = if ready { Serving } else { NotServing } as i32;
+    let call = |_: HealthCheckRequest| async move { Ok(HealthCheckResponse { status }) };
     unary(request, call).await
 }
 
@@ -96,9 +97,12 @@ pub(crate) async fn probe(upstream: &Upstream) -> Result<(), String> {
             answer.map(|(status, _)| status == StatusCode::OK)
         }
         Upstream::Grpc(grpc) => {
-            let request = HealthRequest::default();
-            let answer = grpc.unary::<_, HealthReply>(HEALTH_CHECK, request).await;
-            answer.map(|reply| reply.status == 1)
+            let (path, request) = (
+                PathAndQuery::from_static(HEALTH),
+                HealthCheckRequest::default(),
+            );
+            let answer = grpc.unary::<_, HealthCheckResponse>(path, request).await;
+            answer.map(|reply| reply.status == Serving as i32)
         }
         Upstream::Store(store) => store.echo().await.map(|_| true),
     };
@@ -141,23 +145,19 @@ impl ReceivedRequest {
     }
 }
 
-pub(super) async fn http_echo(node: &Node, request: &Request<Incoming>) -> Reply {
+async fn http_echo(node: &Node, request: &Request<Incoming>) -> Reply {
     let query = request.uri().query().unwrap_or("");
     let via = http::query_value(query, "via").unwrap_or_default();
     let body = echo(node, ReceivedRequest::new(node, request), &via).await;
-    let mut reply =
+    let reply =
         http::answered(body.map(|body| http::reply(StatusCode::OK, "application/json", body)));
-    if node.protocol == ServiceProtocol::Tcp {
-        let close = HeaderValue::from_static("close");
-        reply.headers_mut().insert(CONNECTION, close);
+    match node.protocol {
+        ServiceProtocol::Tcp => http::close(reply),
+        ServiceProtocol::Http | ServiceProtocol::Http2 | ServiceProtocol::Grpc => reply,
     }
-    reply
 }
 
-pub(super) async fn grpc_echo(
-    node: &Node,
-    request: Request<Incoming>,
-) -> Response<tonic::body::Body> {
+async fn grpc_echo(node: &Node, request: Request<Incoming>) -> Response<tonic::body::Body> {
     let mut received = Some(ReceivedRequest::new(node, &request));
     let call = |via: Payload| {
         let received = received.take();
@@ -166,7 +166,7 @@ pub(super) async fn grpc_echo(
                 received.ok_or_else(|| Status::internal("bug: the echo was called twice"))?;
             let via = String::from_utf8_lossy(&via.body).into_owned();
             let body = echo(node, received, &via).await?;
-            Ok(tonic::Response::new(Payload { body }))
+            Ok(Payload { body })
         }
     };
     unary(request, call).await
@@ -201,7 +201,8 @@ async fn echo(node: &Node, received: ReceivedRequest, via: &str) -> Result<Bytes
         }
         Upstream::Grpc(grpc) => {
             let body = Bytes::copy_from_slice(rest.as_bytes());
-            let echo = grpc.unary::<_, Payload>(GRPC_ECHO, Payload { body }).await;
+            let path = PathAndQuery::from_static(GRPC_ECHO);
+            let echo = grpc.unary::<_, Payload>(path, Payload { body }).await;
             echo.map(|payload| payload.body)
         }
         Upstream::Store(store) => store.echo().await,

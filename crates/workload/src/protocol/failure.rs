@@ -4,11 +4,13 @@ use hyper::StatusCode;
 use tonic::Status;
 
 /// Why a request failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
     /// Injected by the endpoint's `error_rate`.
+    #[error("injected by the endpoint's error_rate")]
     Injected,
     /// A called service could not be reached, or its connection was lost.
+    #[error("{service} is not reachable: {why}")]
     Unreachable {
         /// The called service.
         service: String,
@@ -16,6 +18,7 @@ pub(crate) enum Failure {
         why: String,
     },
     /// A called service answered with an error.
+    #[error("{service} answered {status}")]
     Answered {
         /// The called service.
         service: String,
@@ -23,6 +26,7 @@ pub(crate) enum Failure {
         status: String,
     },
     /// A probe names a service that is not called; the message lists those that are.
+    #[error("{0}")]
     NotCalled(String),
 }
 
@@ -46,17 +50,6 @@ impl From<Failure> for Status {
             }
             Failure::Answered { .. } => Self::internal(failure.to_string()),
             Failure::NotCalled(message) => Self::not_found(message),
-        }
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Injected => write!(f, "injected by the endpoint's error_rate"),
-            Self::Unreachable { service, why } => write!(f, "{service} is not reachable: {why}"),
-            Self::Answered { service, status } => write!(f, "{service} answered {status}"),
-            Self::NotCalled(message) => f.write_str(message),
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http_body_util::{BodyExt, Collected, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use super::BODY_MAX;
 use super::failure::Failure;
 
 pub(crate) type Reply = Response<Full<Bytes>>;
@@ -47,6 +48,28 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
             e.to_string(),
         ),
     }
+}
+
+/// The reply, after which the connection is closed.
+pub(crate) fn close(mut reply: Reply) -> Reply {
+    let close = HeaderValue::from_static("close");
+    reply.headers_mut().insert(CONNECTION, close);
+    reply
+}
+
+/// Reads the complete body of a request.
+///
+/// # Errors
+/// The status and the text of the error response.
+pub(crate) async fn read(body: Incoming) -> Result<Collected<Bytes>, (StatusCode, &'static str)> {
+    let read = Limited::new(body, BODY_MAX).collect().await;
+    read.map_err(|problem| match problem.is::<LengthLimitError>() {
+        true => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the request body is larger than 16 MiB",
+        ),
+        false => (StatusCode::BAD_REQUEST, "the request body is incomplete"),
+    })
 }
 
 /// The headers with names in lower case; several values of one name are joined by ", ".

@@ -10,11 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::body::Bytes;
 use tare_plan::graph::{Operation, STORE_ECHO, Service, Store};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::failure::Failure;
-use super::upstream::{CONNECT_MAX, Link};
+use super::upstream::{Link, connect, in_time};
 
 /// Most connections of a service to a datastore. Further calls wait, first come, first served.
 const CONNECTIONS_MAX: usize = 10;
@@ -137,19 +136,16 @@ impl StoreUpstream {
     }
 
     async fn connect(&self) -> Result<Connection, StoreError> {
-        let connect = async {
-            let stream = TcpStream::connect(&self.address).await?;
-            stream.set_nodelay(true)?;
+        in_time(async {
+            let stream = connect(&self.address).await?;
             Ok(match self.store {
                 Store::Valkey => Connection::Valkey(valkey::Connection::new(stream)),
                 Store::Postgresql => {
                     Connection::Postgresql(postgresql::Connection::new(stream).await?)
                 }
             })
-        };
-        let late = |_| StoreError::from(io::Error::from(io::ErrorKind::TimedOut));
-        let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
-        connected.map_err(late)?
+        })
+        .await
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {

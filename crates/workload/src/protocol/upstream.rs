@@ -20,7 +20,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tare_plan::graph::{App, BYTES_MAX, Service, ServiceProtocol};
+use tare_plan::graph::{App, Service, ServiceProtocol};
 use tare_plan::innermost;
 use tokio::net::TcpStream;
 use tonic::Status;
@@ -28,13 +28,10 @@ use tonic_prost::ProstCodec;
 
 use super::failure::Failure;
 use super::store::StoreUpstream;
+use super::{MESSAGE_MAX, WINDOW_BYTES};
 
 /// Longest wait for a connection to open.
-pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Largest message in either direction: the largest body and its framing.
-pub(crate) const MESSAGE_MAX: usize = BYTES_MAX as usize + 4096;
-/// HTTP/2 flow-control window: large enough that usual messages do not wait for it.
-pub(crate) const WINDOW_BYTES: u32 = 1 << 20;
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// A called service.
 #[derive(Clone)]
@@ -102,20 +99,10 @@ impl Upstream {
         }
         Ok(match service.protocol {
             ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => {
-                let client = builder.build(connector);
-                Self::Http(Arc::new(Called {
-                    link,
-                    origin,
-                    client,
-                }))
+                Self::Http(Called::new(link, origin, builder.build(connector)))
             }
             ServiceProtocol::Grpc => {
-                let client = builder.build(connector);
-                Self::Grpc(Arc::new(Called {
-                    link,
-                    origin,
-                    client,
-                }))
+                Self::Grpc(Called::new(link, origin, builder.build(connector)))
             }
         })
     }
@@ -130,6 +117,16 @@ impl Upstream {
     }
 }
 
+impl<B> Called<B> {
+    fn new(link: Link, origin: Uri, client: Client<Connector, B>) -> Arc<Self> {
+        Arc::new(Self {
+            link,
+            origin,
+            client,
+        })
+    }
+}
+
 impl HttpUpstream {
     /// Sends one request; returns any status with the complete body.
     pub(crate) async fn call(
@@ -138,33 +135,19 @@ impl HttpUpstream {
         path: PathAndQuery,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
-        let result = self.exchange(method, path, body).await;
-        let answer = result.map_err(|why| self.link.unreachable(why))?;
-        self.link.mark_reachable();
-        Ok(answer)
-    }
-
-    async fn exchange(
-        &self,
-        method: Method,
-        path: PathAndQuery,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes), String> {
         let mut parts = self.origin.clone().into_parts();
         parts.path_and_query = Some(path);
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = Uri::from_parts(parts).map_err(|e| e.to_string())?;
-        let response = self
-            .client
-            .request(request)
-            .await
-            .map_err(|e| innermost(&e))?;
+        let lost = |e: &(dyn std::error::Error + 'static)| self.link.unreachable(innermost(e));
+        *request.uri_mut() = Uri::from_parts(parts).map_err(|e| lost(&e))?;
+        let response = self.client.request(request).await.map_err(|e| lost(&e))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MESSAGE_MAX)
             .collect()
             .await;
-        let body = body.map_err(|e| innermost(e.as_ref()))?.to_bytes();
+        let body = body.map_err(|e| lost(e.as_ref()))?.to_bytes();
+        self.link.mark_reachable();
         Ok((status, body))
     }
 
@@ -292,12 +275,24 @@ impl tower_service::Service<Uri> for Connector {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let address = self.addresses[turn % self.addresses.len()].clone();
         Box::pin(async move {
-            let connect = TcpStream::connect(address);
-            let stream = tokio::time::timeout(CONNECT_MAX, connect)
-                .await
-                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-            stream.set_nodelay(true)?;
+            let stream = in_time(connect(&address)).await?;
             Ok(TokioIo::new(stream))
         })
     }
+}
+
+pub(super) async fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The opened connection, or an error after the longest wait.
+pub(super) async fn in_time<T, E: From<io::Error>>(
+    open: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    tokio::time::timeout(CONNECT_MAX, open)
+        .await
+        .map_err(late)?
 }

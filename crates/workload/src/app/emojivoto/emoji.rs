@@ -28,14 +28,14 @@ impl Emoji {
             "ListAll" => {
                 let call = |(): ()| async {
                     let list = CATALOGUE.iter().map(message).collect();
-                    Ok(tonic::Response::new(ListAllEmojiResponse { list }))
+                    Ok(ListAllEmojiResponse { list })
                 };
                 ("ListAll", unary(request, call).await)
             }
             "FindByShortcode" => {
                 let call = |wanted: FindByShortcodeRequest| async move {
                     let emoji = find(&wanted.shortcode);
-                    Ok(tonic::Response::new(FindByShortcodeResponse { emoji }))
+                    Ok(FindByShortcodeResponse { emoji })
                 };
                 ("FindByShortcode", unary(request, call).await)
             }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use super::StoreError;
-use crate::protocol::upstream::MESSAGE_MAX;
+use crate::protocol::MESSAGE_MAX;
 
 /// Longest line of a reply.
 const LINE_MAX: u64 = 4096;
