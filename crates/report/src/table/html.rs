@@ -165,7 +165,7 @@ mod tests {
             "<th scope=\"col\" class=\"l\">over bare</th><th scope=\"col\">p50, ms</th>",
             "<th scope=\"row\"><span class=\"mesh mesh-1\">&lt;bare&gt;</span></th>",
             "<td><b>0.464</b> <small>0.457 to 0.467</small></td>",
-            "<td class=\"open\"><b>x1.0</b> <small>0.9 to 1.1</small> \
+            "<td class=\"open\"><b>x1.00</b> <small>0.90 to 1.10</small> \
              <small>not resolved</small></td>",
             "<td title=\"too few responses\">-</td>",
             "<td>1,234</td><td class=\"l\" style=\"min-width:14rem\">CPU in 3 of 3 trials</td></tr>",

@@ -65,7 +65,7 @@ mod tests {
         let expected = "\
 | over bare | p50, ms | p99 | CPU per request, µs | proxy memory, MiB | failed | limit |
 |---|--:|--:|--:|--:|--:|---|
-| \\<bare\\> | 0.464 (0.457 to 0.467) | ? x1.0 (0.9 to 1.1) | 92.0 (90.0 to 94.0) | 1.00 | 1,234 | - |
+| \\<bare\\> | 0.464 (0.457 to 0.467) | ? x1.00 (0.90 to 1.10) | 92.0 (90.0 to 94.0) | 1.00 | 1,234 | - |
 | envoy | - | x2.0 (1.8 to 2.2) | 92.0 (90.0 to 94.0) | 1.00 | 1,234 | CPU in 3 of 3 trials |
 ";
         assert_eq!(text, expected);

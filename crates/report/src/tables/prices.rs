@@ -107,7 +107,7 @@ pub(crate) fn proofs(list: &PriceList) -> Table {
         };
         vec![
             Cell::name(prices::name(&feature.mesh)),
-            Cell::text(on),
+            Cell::words(on),
             Cell::words(feature.off.as_deref().unwrap_or_default()),
         ]
     });

@@ -32,8 +32,15 @@ pub(crate) fn ratios(summary: &Summary, load: &str) -> Vec<Table> {
     let here = of_load(summary, load);
     let of = |reference: &str| {
         let own: Vec<_> = here.iter().filter(|c| c.reference == reference).collect();
-        let cpu = |c: &&&MeshComparison| Figure::CPU.into_iter().find(|f| c.ratio(*f).is_some());
-        let cpu: Vec<Figure> = own.iter().filter_map(cpu).collect();
+        // One figure of CPU where there is little room, if all pairs have it.
+        let has = |c: &MeshComparison, figure| c.ratio(figure).is_some();
+        let mut common = Figure::CPU.into_iter();
+        let common = common.find(|figure| own.iter().all(|c| has(c, *figure)));
+        let first = |c: &&&MeshComparison| Figure::CPU.into_iter().find(|f| has(c, *f));
+        let cpu = match common {
+            Some(figure) => vec![figure],
+            None => own.iter().filter_map(first).collect(),
+        };
         let column = |figure: Figure| {
             let column = Column::ratio(figure);
             match figure {

@@ -195,12 +195,12 @@ mod tests {
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         for part in [
             "Observed for 290 s on 2 nodes of https://k8s.example:6443",
-            "  14  0.172 (0.155 to 0.189)          700           770",
+            "   14 0.172 (0.155 to 0.189)     700      770",
             "sidecars: 2 more: --output json",
             "control plane  ",
             "* The sidecars used 21 % (19 to 23) as much CPU",
-            "  430      0.400 (0.360 to 0.440)",
-            "up to 12.4 s old",
+            "      430  0.400 (0.360 to 0.440)",
+            "up to 12.4 s\nold",
             "note: the kubelet of b",
         ] {
             assert!(text.contains(part), "no `{part}` in\n{text}");
