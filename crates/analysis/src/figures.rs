@@ -1,8 +1,35 @@
 //! Numbers as text, the same in tables, on pages and in answers. Units are written out. The width
 //! of an interval decides the number of digits.
 
+use std::fmt;
+
 use tare_plan::Unit;
-use tare_records::summary::{Estimate, MoreBlocks, Ratio};
+use tare_records::summary::{MoreBlocks, Ratio};
+
+/// A number as text, and its interval if it has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The number, with its unit if the text has one: `1.9 ms`.
+    pub value: String,
+    /// The ends of the interval, `1.7 to 2.1`, or what is known of them.
+    pub interval: Option<String>,
+}
+
+impl Shown {
+    fn new(value: String, interval: impl Into<Option<String>>) -> Self {
+        let interval = interval.into();
+        Self { value, interval }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.interval {
+            Some(interval) => write!(f, "{} ({interval})", self.value),
+            None => f.write_str(&self.value),
+        }
+    }
+}
 
 /// A duration in nanoseconds with a unit and three significant digits: `412 µs`, `1.92 ms`,
 /// `12.4 s`.
@@ -35,9 +62,11 @@ pub fn ms(ns: f64) -> String {
 /// A difference in nanoseconds as signed milliseconds with its interval and no unit:
 /// `+1.9 (1.7 to 2.1)`.
 #[must_use]
-pub fn ms_interval(e: &Estimate) -> String {
-    let [low, high] = [e.low, e.high].map(|end| end.map(|ns| ns / 1e6));
-    signed(e.value, interval(e.value / 1e6, low, high, ""))
+pub fn ms_interval(value: f64, low: Option<f64>, high: Option<f64>) -> Shown {
+    let [low, high] = [low, high].map(|end| end.map(|ns| ns / 1e6));
+    let mut shown = interval(value / 1e6, low, high, "");
+    shown.value = signed(value, shown.value);
+    shown
 }
 
 /// Adds a plus sign to the text of a value if the value is above zero.
@@ -117,33 +146,42 @@ fn ratio_number(value: f64) -> String {
 /// A ratio with its interval: `x5.3 (4.5 to 6.2)`; `x6.0 (no useful interval)`.
 #[must_use]
 pub fn ratio_interval(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    match low.zip(high).and_then(|(low, high)| Wide::of(low, high)) {
-        Some(wide) => format!("x{} ({})", ratio_number(value), wide.words()),
-        None => format!("x{}", ratio_up_to(DECIMALS_MAX, value, low, high)),
-    }
+    ratio(value, low, high).to_string()
+}
+
+/// As [`ratio_interval`], with the interval apart.
+#[must_use]
+pub fn ratio(value: f64, low: Option<f64>, high: Option<f64>) -> Shown {
+    let mut shown = match low.zip(high).and_then(|(low, high)| Wide::of(low, high)) {
+        Some(wide) => Shown::new(ratio_number(value), wide.words()),
+        None => ratio_up_to(DECIMALS_MAX, value, low, high),
+    };
+    shown.value.insert(0, 'x');
+    shown
 }
 
 /// A ratio with its interval for a narrow column, without the `x`: `5.3 (4.5 to 6.2)`; `>3.0` or
 /// `no useful interval`.
 #[must_use]
-pub fn ratio_short(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+pub fn ratio_short(value: f64, low: Option<f64>, high: Option<f64>) -> Shown {
     match low.zip(high).and_then(|(low, high)| Wide::of(low, high)) {
-        Some(Wide::AtLeast(end)) => format!(">{}", end.trim_start_matches('>')),
-        Some(Wide::AtMost(end)) => format!("<{}", end.trim_start_matches('<')),
-        Some(wide) => wide.words(),
+        Some(Wide::AtLeast(end)) => Shown::new(format!(">{}", end.trim_start_matches('>')), None),
+        Some(Wide::AtMost(end)) => Shown::new(format!("<{}", end.trim_start_matches('<')), None),
+        Some(wide) => Shown::new(wide.words(), None),
         None => ratio_up_to(2, value, low, high),
     }
 }
 
-fn ratio_up_to(decimals: usize, value: f64, low: Option<f64>, high: Option<f64>) -> String {
+fn ratio_up_to(decimals: usize, value: f64, low: Option<f64>, high: Option<f64>) -> Shown {
     let Some((low, high)) = low.zip(high) else {
-        return match value {
+        let value = match value {
             v if (1.0 / RATIO_MAX..RATIO_MAX).contains(&v) => significant(v),
             v => ratio_number(v),
         };
+        return Shown::new(value, None);
     };
     let [value, low, high] = ratio_digits(value, low, high, decimals);
-    format!("{value} ({low} to {high})")
+    Shown::new(value, format!("{low} to {high}"))
 }
 
 /// What is known of a factor whose interval has its ends far apart: `is at least x4.1`, or
@@ -210,19 +248,22 @@ const AMOUNT_MAX: f64 = 1e9;
 /// A value with its interval. All numbers have as many decimals as half the width of the interval
 /// needs to show one significant digit, or two if its first digit is 1.
 #[must_use]
-pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> String {
+pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> Shown {
     let unit = if unit.is_empty() {
         String::new()
     } else {
         format!(" {unit}")
     };
     let (Some(low), Some(high)) = (low, high) else {
-        return format!("{}{unit}", significant(value));
+        return Shown::new(format!("{}{unit}", significant(value)), None);
     };
     if high - low >= AMOUNT_MAX || (high - low).is_nan() {
         return match value.abs() < AMOUNT_MAX {
-            true => format!("{}{unit} (no useful interval)", significant(value)),
-            false => "no useful interval".to_owned(),
+            true => Shown::new(
+                format!("{}{unit}", significant(value)),
+                Wide::Nothing.words(),
+            ),
+            false => Shown::new(Wide::Nothing.words(), None),
         };
     }
     let decimals = decimals_for((high - low) / 2.0);
@@ -232,13 +273,13 @@ pub fn interval(value: f64, low: Option<f64>, high: Option<f64>, unit: &str) -> 
         fixed(value, decimals)
     };
     let [low, high] = [low, high].map(|x| nonzero(x, decimals));
-    format!("{value}{unit} ({low} to {high})")
+    Shown::new(format!("{value}{unit}"), format!("{low} to {high}"))
 }
 
 /// Nanoseconds (`ns`) or `bytes` with the interval, such as `3.1 µs (2.8 to 3.4)`: in the unit that
 /// fits the larger of them. An interval that is not printed does not count.
 #[must_use]
-pub fn amount_interval(value: f64, low: Option<f64>, high: Option<f64>, unit: Unit) -> String {
+pub fn amount_interval(value: f64, low: Option<f64>, high: Option<f64>, unit: Unit) -> Shown {
     let size = [Some(value), low, high].into_iter().flatten();
     let size = size.map(f64::abs).fold(0.0, f64::max);
     let width = low.zip(high).map(|(low, high)| high - low);
@@ -327,13 +368,18 @@ pub fn amount(number: f64) -> String {
 
 /// A rate: `400 rps`, `2,500 rps`, `0.500 rps`.
 #[must_use]
-pub fn rate(rps: f64) -> String {
-    let text = if rps >= 100.0 || rps.fract() == 0.0 {
-        count(rps.round() as u64)
+pub fn rate(value: f64) -> String {
+    format!("{} rps", rps(value))
+}
+
+/// A rate without its unit.
+#[must_use]
+pub fn rps(value: f64) -> String {
+    if value >= 100.0 || value.fract() == 0.0 {
+        count(value.round() as u64)
     } else {
-        significant(rps)
-    };
-    format!("{text} rps")
+        significant(value)
+    }
 }
 
 /// A number with commas as thousands separators.
@@ -406,7 +452,7 @@ mod tests {
         assert_eq!(of(6.0, 0.94, 40.2), "x6.0 (0.94 to 40)");
         assert_eq!(ratio_interval(2.5, None, None), "x2.50");
         assert_eq!(
-            ratio_short(1.0131, Some(1.0071), Some(1.0192)),
+            ratio_short(1.0131, Some(1.0071), Some(1.0192)).to_string(),
             "1.01 (1.01 to 1.02)"
         );
         let wide = |low, high| wide_factor(Some(low), Some(high));
@@ -430,7 +476,7 @@ mod tests {
             let (low, high) = (Some(low), Some(high));
             (
                 ratio_interval(value, low, high),
-                ratio_short(value, low, high),
+                ratio_short(value, low, high).to_string(),
             )
         };
         let words = |long: &str, short: &str| (long.to_owned(), short.to_owned());
@@ -465,11 +511,11 @@ mod tests {
         let single = ratio(None, None, vec![1.0]);
         assert_eq!(unresolved(&single), "x>10,000 in a single block");
         assert_eq!(
-            interval(2.0, Some(-HUGE), Some(HUGE), "%"),
+            interval(2.0, Some(-HUGE), Some(HUGE), "%").to_string(),
             "2.00 % (no useful interval)"
         );
         assert_eq!(
-            amount_interval(1e3, Some(-HUGE * HUGE), Some(HUGE * HUGE), Unit::Ns),
+            amount_interval(1e3, Some(-HUGE * HUGE), Some(HUGE * HUGE), Unit::Ns).to_string(),
             "1.00 µs (no useful interval)"
         );
         assert_eq!(percent(HUGE), ">+1,000,000 %");
@@ -487,27 +533,23 @@ mod tests {
     #[test]
     fn the_interval_decides_the_number_of_digits() {
         assert_eq!(
-            interval(1.9234, Some(1.71), Some(2.14), "ms"),
+            interval(1.9234, Some(1.71), Some(2.14), "ms").to_string(),
             "1.9 ms (1.7 to 2.1)"
         );
         assert_eq!(
-            interval(0.2134, Some(0.2051), Some(0.2217), "cores"),
+            interval(0.2134, Some(0.2051), Some(0.2217), "cores").to_string(),
             "0.213 cores (0.205 to 0.222)"
         );
-        assert_eq!(interval(0.01, Some(-3.4), Some(3.6), ""), "0 (-3 to 4)");
-        assert_eq!(interval(1.9234, None, None, "ms"), "1.92 ms");
-        let added = Estimate {
-            value: 1_923_400.0,
-            low: Some(1.71e6),
-            high: Some(2.14e6),
-            runs: Vec::new(),
-        };
-        assert_eq!(ms_interval(&added), "+1.9 (1.7 to 2.1)");
+        let wide = interval(0.01, Some(-3.4), Some(3.6), "");
+        assert_eq!(wide.to_string(), "0 (-3 to 4)");
+        assert_eq!(interval(1.9234, None, None, "ms").to_string(), "1.92 ms");
+        let added = ms_interval(1_923_400.0, Some(1.71e6), Some(2.14e6));
+        assert_eq!(added.to_string(), "+1.9 (1.7 to 2.1)");
     }
 
     #[test]
     fn rounding_does_not_hide_the_side_of_zero() {
-        let of = |value, low, high| interval(value, Some(low), Some(high), "");
+        let of = |value, low, high| interval(value, Some(low), Some(high), "").to_string();
         assert_eq!(of(8.0, 0.3, 17.0), "8 (0.3 to 17)");
         assert_eq!(of(-8.0, -17.0, -0.04), "-8 (-17 to -0.04)");
         assert_eq!(of(8.0, -0.3, 17.0), "8 (-0.3 to 17)");

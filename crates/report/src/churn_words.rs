@@ -1,10 +1,8 @@
-//! What loads with churn show: rows for tables, and sentences.
+//! What loads with churn show, in words.
 
 use tare_analysis::figures;
 use tare_plan::Figure;
 use tare_records::summary::{Cell, CellChurn, Estimate, Outcome, Summary};
-
-use crate::words;
 
 /// How to read the table.
 pub(crate) const CHURN: &str = "Arrival: from the request that changes an endpoint until the last of the watchers has \
@@ -13,20 +11,6 @@ pub(crate) const CHURN: &str = "Arrival: from the request that changes an endpoi
      that creates a pod with one container until it is ready. Mesh ready: from nothing to a ready control plane. These \
      are means over the blocks, with intervals from two blocks on. CPU and memory are sums over the control plane. What \
      it counts itself grew by this much during the changes.";
-
-/// The headings of the figures of a row.
-pub(crate) const COLUMNS: [&str; 10] = [
-    "arrival, s",
-    "slowest arrival, s",
-    "not arrived",
-    "failed requests",
-    "changes stored",
-    "pod ready, s",
-    "pod later by, s",
-    "mesh ready, s",
-    "CPU, cores",
-    "memory, MiB",
-];
 
 /// The cells of loads with churn, in the order of the summary.
 pub(crate) fn cells(summary: &Summary) -> Vec<(&Cell, &CellChurn)> {
@@ -42,52 +26,10 @@ pub(crate) fn heading(churn: &CellChurn) -> String {
     )
 }
 
-/// A value with the ends of its interval, both in words; a dash without one.
-pub(crate) type Words = (String, Option<String>);
-
-fn of(e: Option<&Estimate>, words: impl Fn(f64) -> String) -> Words {
-    let Some(e) = e else {
-        return ("-".to_owned(), None);
-    };
+/// The ends of an interval in words.
+fn ends(e: &Estimate, words: impl Fn(f64) -> String) -> Option<String> {
     let ends = e.low.zip(e.high);
-    let ends = ends.map(|(low, high)| format!("{} to {}", words(low), words(high)));
-    (words(e.value), ends)
-}
-
-/// Nanoseconds in seconds.
-pub(crate) fn seconds(ns: f64) -> String {
-    let sign = if ns < 0.0 { "-" } else { "" };
-    format!("{sign}{}", figures::significant((ns / 1e9).abs()))
-}
-
-/// The values of a row, in the order of [`COLUMNS`].
-pub(crate) fn row(cell: &Cell, churn: &CellChurn) -> [Words; 10] {
-    let control = cell.planes.get(&tare_records::worker::Plane::ControlPlane);
-    let share = |part: u64, of: u64| match of {
-        0 => ("-".to_owned(), None),
-        _ => (format!("{part} of {of}"), None),
-    };
-    let switches = u64::from(churn.arrived + churn.unseen);
-    [
-        of(churn.convergence_ns.as_ref(), seconds),
-        (
-            churn
-                .convergence_max_ns
-                .map_or("-".to_owned(), |ns| seconds(ns as f64)),
-            None,
-        ),
-        share(u64::from(churn.unseen), switches),
-        share(churn.failed, churn.requests),
-        (
-            churn.written_share.map_or("-".to_owned(), words::share),
-            None,
-        ),
-        of(churn.pod_ready_ns.as_ref(), seconds),
-        of(churn.pod_ready_added_ns.as_ref(), seconds),
-        of(churn.mesh_ready_ns.as_ref(), seconds),
-        of(control.map(|p| &p.cpu_cores), figures::cores),
-        of(control.map(|p| &p.memory_bytes), figures::mib),
-    ]
+    ends.map(|(low, high)| format!("{} to {}", words(low), words(high)))
 }
 
 /// `pushes 412 (400 to 424); queue time 0.00120 s (0.00110 to 0.00130)`; empty if the control plane states nothing.
@@ -97,9 +39,9 @@ pub(crate) fn metrics(churn: &CellChurn) -> String {
             "" => String::new(),
             unit => format!(" {unit}"),
         };
-        let (value, ends) = of(Some(&m.estimate), figures::significant);
-        let ends = ends.map_or_else(String::new, |ends| format!(" ({ends})"));
-        format!("{} {value}{unit}{ends}", m.name)
+        let words = figures::significant;
+        let ends = ends(&m.estimate, words).map_or_else(String::new, |ends| format!(" ({ends})"));
+        format!("{} {}{unit}{ends}", m.name, words(m.estimate.value))
     };
     let all: Vec<String> = churn.metrics.iter().map(metric).collect();
     all.join("; ")
@@ -120,9 +62,9 @@ pub(crate) fn answers(summary: &Summary) -> Vec<String> {
 
 fn answer(summary: &Summary, cell: &Cell, churn: &CellChurn) -> Option<String> {
     let amount = |e: &Estimate| {
-        let (value, ends) = of(Some(e), seconds);
-        let ends = ends.unwrap_or_else(|| "a single block".to_owned());
-        format!("{value} s ({ends})")
+        let seconds = |ns: f64| figures::significant(ns / 1e9);
+        let ends = ends(e, seconds).unwrap_or_else(|| "a single block".to_owned());
+        format!("{} s ({ends})", seconds(e.value))
     };
     let of_pair = |c: &&tare_records::summary::MeshComparison| {
         c.mesh == cell.mesh && c.reference == summary.baseline && c.load == cell.load

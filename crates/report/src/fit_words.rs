@@ -9,7 +9,7 @@ const SMALL: f64 = 0.001;
 
 /// Returns an estimate of a line with its interval, in the unit that fits.
 pub(crate) fn amount(e: &Estimate, unit: Unit) -> String {
-    figures::amount_interval(e.value, e.low, e.high, unit)
+    figures::amount_interval(e.value, e.low, e.high, unit).to_string()
 }
 
 /// Returns the largest residual with its level and its share of the figure there, and whether the levels are

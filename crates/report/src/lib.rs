@@ -15,6 +15,8 @@ mod prices;
 mod profiles;
 mod steps;
 mod store;
+mod table;
+mod tables;
 mod terminal;
 mod text;
 mod words;

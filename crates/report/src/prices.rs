@@ -1,61 +1,9 @@
 //! Words of the price list of features, which the terminal and the page share.
 
 use tare_analysis::figures;
-use tare_plan::Unit;
 use tare_records::summary::{
     Answer, Cell, Estimate, FeaturePrice, Outcome, Price, PriceList, Summary,
 };
-
-/// What is shown of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// The ratio, of latencies.
-    Ratio,
-    /// The added CPU time.
-    Cpu,
-    /// The added memory.
-    Memory,
-}
-
-/// Returns the figures of a feature in the order of the columns: p50, p99, CPU, memory.
-pub(crate) fn of(feature: &FeaturePrice) -> [(Option<&Price>, Shown); 4] {
-    [
-        (feature.p50.as_ref(), Shown::Ratio),
-        (feature.p99.as_ref(), Shown::Ratio),
-        (feature.cpu.as_ref(), Shown::Cpu),
-        (feature.memory.as_ref(), Shown::Memory),
-    ]
-}
-
-/// Returns a figure and its interval, which has the unit of the figure and is empty with a single block:
-/// `+92 µs` and `51 to 133`. A ratio has no `x`.
-pub(crate) fn text(price: &Price, shown: Shown) -> (String, String) {
-    let added = |unit: Unit| {
-        price.added.as_ref().map_or("-".to_owned(), |e| {
-            let text = figures::amount_interval(e.value, e.low, e.high, unit);
-            match text.starts_with("0 ") {
-                true => text,
-                false => figures::signed(e.value, text),
-            }
-        })
-    };
-    let text = match shown {
-        Shown::Ratio => figures::ratio_short(price.ratio, price.low, price.high),
-        Shown::Cpu => added(Unit::Ns),
-        Shown::Memory => added(Unit::Bytes),
-    };
-    let (value, interval) = text.split_once(" (").unwrap_or((&text, ""));
-    (value.to_owned(), interval.trim_end_matches(')').to_owned())
-}
-
-/// Returns the length of the bar of a figure, in any unit: what the feature adds, at least 0.
-pub(crate) fn length(price: &Price, shown: Shown) -> f64 {
-    let added = match shown {
-        Shown::Ratio => price.ratio - 1.0,
-        Shown::Cpu | Shown::Memory => price.added.as_ref().map_or(0.0, |e| e.value),
-    };
-    added.max(0.0)
-}
 
 /// Returns the outcome: `higher`, `lower`, `the same within the margin`, `not resolved` or `no answer`.
 pub(crate) fn outcome(price: &Price) -> &'static str {
@@ -160,33 +108,14 @@ fn by_chance(list: &PriceList) -> String {
 mod tests {
     use super::*;
 
-    fn price(outcome: Outcome, added: Option<(f64, f64, f64)>) -> Price {
+    fn price(outcome: Outcome) -> Price {
         Price {
             ratio: 1.2,
             low: Some(1.1),
             high: Some(1.3),
             outcome: Some(outcome),
-            added: added.map(|(value, low, high)| Estimate {
-                value,
-                low: Some(low),
-                high: Some(high),
-                runs: Vec::new(),
-            }),
+            added: None,
         }
-    }
-
-    #[test]
-    fn a_figure_has_its_sign_and_its_interval_one_unit() {
-        let micros = price(Outcome::Different, Some((12_300.0, -1_500.0, 26_000.0)));
-        let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(text(&micros, Shown::Cpu), both("+12 µs", "-2 to 26"));
-        let wide = price(Outcome::Same, Some((1e6, 9e5, 1.1e6)));
-        assert_eq!(text(&wide, Shown::Cpu), both("+1.00 ms", "0.90 to 1.10"));
-        assert_eq!(text(&wide, Shown::Ratio), both("1.20", "1.10 to 1.30"));
-        let zero = price(Outcome::Same, Some((300.0, -9e3, 9.6e3)));
-        assert_eq!(text(&zero, Shown::Cpu), both("0 µs", "-9 to 10"));
-        let none = price(Outcome::NotResolved, None);
-        assert_eq!(text(&none, Shown::Memory), both("-", ""));
     }
 
     #[test]
@@ -195,7 +124,7 @@ mod tests {
             mesh: mesh.to_owned(),
             title: String::new(),
             nothing,
-            p50: Some(price(outcome, None)),
+            p50: Some(price(outcome)),
             p99: None,
             cpu: None,
             memory: None,
@@ -220,10 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_never_negative() {
-        let less = price(Outcome::Different, Some((-5.0, -6.0, -4.0)));
-        assert_eq!(length(&less, Shown::Memory), 0.0);
-        assert!((length(&less, Shown::Ratio) - 0.2).abs() < 1e-12);
+    fn outcomes_have_words_of_their_own() {
+        let less = price(Outcome::Different);
         assert_eq!(outcome(&less), "higher");
         let none = Price {
             outcome: None,

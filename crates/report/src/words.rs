@@ -50,13 +50,16 @@ pub(crate) fn mesh_label<'a>(summary: &Summary, mesh: &'a str) -> &'a str {
     }
 }
 
-/// Returns the label of a mesh, marked if it is the baseline.
-pub(crate) fn mesh_with_base(summary: &Summary, mesh: &str) -> String {
-    let label = mesh_label(summary, mesh);
-    match mesh == summary.baseline {
-        true => format!("{label} (base)"),
-        false => label.to_owned(),
+/// Returns the number of a mesh's colour: 0 for the baseline, then in the order of the plan.
+pub(crate) fn colour_of(summary: &Summary, mesh: &str) -> usize {
+    if mesh == summary.baseline {
+        return 0;
     }
+    let meshes = summary.setup.meshes.iter().map(|m| m.name.as_str());
+    let mut others = meshes.filter(|name| *name != summary.baseline);
+    others
+        .position(|name| name == mesh)
+        .map_or(0, |i| i % 7 + 1)
 }
 
 /// Returns a limit, in how many of `all` trials it was the limit, and what showed it.
@@ -442,7 +445,7 @@ pub(crate) fn decomposition(summary: &Summary, d: &Decomposition) -> String {
         let part = d.parts.iter().find(|p| p.part == wanted);
         part.map_or("-".to_owned(), |p| {
             let e = &p.mean_ns;
-            figures::amount_interval(e.value, e.low, e.high, Unit::Ns)
+            figures::amount_interval(e.value, e.low, e.high, Unit::Ns).to_string()
         })
     };
     format!(

@@ -276,7 +276,7 @@ fn ratio_words(what: Figure, log: f64, interval: Option<(f64, f64)>) -> String {
     let (low, high) = interval.unzip();
     if what.is_rate() {
         let [low, high] = [low, high].map(|end| end.map(|log| of(100.0, log)));
-        return figures::interval(of(100.0, log), low, high, "%");
+        return figures::interval(of(100.0, log), low, high, "%").to_string();
     }
     let [low, high] = [low, high].map(|end| end.map(f64::exp));
     figures::ratio_interval(log.exp(), low, high)

@@ -1,10 +1,10 @@
 //! The monthly cost of the meshes, if the plan has prices.
 
-use tare_analysis::figures;
 use tare_records::summary::Summary;
 
 use super::html::Html;
-use super::parts::{caption, estimate, open_row, open_section, per_load, plain};
+use super::parts::{caption, open_section, table};
+use crate::tables;
 
 pub(super) fn section(page: &mut Html, summary: &Summary) {
     let Some(prices) = &summary.setup.prices else {
@@ -22,24 +22,10 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
             prices.core_hour, prices.gib_hour
         ),
     );
-    let money = format!("{currency} per month");
-    let columns = [
-        "mesh",
-        "rate",
-        "proxies",
-        "cores",
-        "memory, GiB",
-        money.trim(),
-    ];
-    per_load(page, summary, &columns, |page, cell| {
-        let Some(cost) = &cell.cost else { return };
-        open_row(page, summary, &cell.mesh);
-        plain(page, &figures::rate(cost.rps));
-        plain(page, &figures::count(cost.proxies.round() as u64));
-        estimate(page, &cost.cores, figures::cores);
-        estimate(page, &cost.memory_gib, figures::significant);
-        estimate(page, &cost.per_month, figures::significant);
-        page.raw("</tr>\n");
-    });
+    for load in &summary.setup.loads {
+        if let Some(cost) = tables::cost(summary, &load.name) {
+            table(page, &cost);
+        }
+    }
     page.raw("</section>\n");
 }

@@ -4,7 +4,7 @@ use tare_records::summary::{Summary, TrialStatus};
 use tare_records::verdict::Grade;
 
 use super::html::Html;
-use super::parts::{badge, caption, colour_of, mesh_label, open_section};
+use super::parts::{badge, caption, mesh_label, open_section};
 use super::{capacity, churn, gate, price_list, sections, sweep};
 use crate::prices::{self, Shortened};
 use crate::{gate_words, words};
@@ -162,7 +162,7 @@ fn sentences(page: &mut Html, summary: &Summary) {
 fn answer_list(page: &mut Html, summary: &Summary, answers: Vec<Shortened<'_>>) {
     page.raw("<ul class=\"answers\">\n");
     for Shortened { answer, sentence } in answers {
-        let colour = colour_of(summary, &answer.mesh);
+        let colour = words::colour_of(summary, &answer.mesh);
         page.raw(&format!("<li class=\"mesh-{colour}\">"));
         page.raw("<p class=\"who\">");
         mesh_label(page, summary, &answer.mesh);

@@ -10,23 +10,23 @@ use serde::Serialize;
 
 /// HTML under construction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Html(pub(super) String);
+pub(crate) struct Html(pub(crate) String);
 
 impl Html {
     /// Appends markup of this crate.
-    pub(super) fn raw(&mut self, markup: &str) -> &mut Self {
+    pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// Appends text, escaped.
-    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.0.push_str(&escape(text));
         self
     }
 
     /// Appends `<tag>text</tag>`, the text escaped. `open` is the name and the attributes.
-    pub(super) fn tag(&mut self, open: &str, text: &str) -> &mut Self {
+    pub(crate) fn tag(&mut self, open: &str, text: &str) -> &mut Self {
         let name = open.split(' ').next().unwrap_or(open);
         self.raw("<")
             .raw(open)
@@ -39,7 +39,7 @@ impl Html {
 
     /// Appends data that the script finds by its `id`: JSON, compressed (zlib), in base64, which
     /// cannot contain the end of the element.
-    pub(super) fn data(&mut self, id: &str, document: &impl Serialize) -> &mut Self {
+    pub(crate) fn data(&mut self, id: &str, document: &impl Serialize) -> &mut Self {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
         let bytes = serde_json::to_vec(document)
             .ok()
@@ -55,7 +55,7 @@ impl Html {
 }
 
 /// Escapes text for element content and for quoted attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

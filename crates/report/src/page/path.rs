@@ -1,18 +1,14 @@
 //! Where in the path of a request the meshes cost time, CPU and memory. The drawings are written here, so
 //! that they need no script; their colours follow the page's.
 
-use tare_analysis::figures;
-use tare_plan::Figure;
-use tare_records::summary::path::{Decomposition, PathCosts, PathEdge, PathPart, ServiceCosts};
-use tare_records::summary::{Estimate, Summary};
+use tare_records::summary::Summary;
+use tare_records::summary::path::{Decomposition, PathCosts, PathEdge, ServiceCosts};
 
 use super::html::Html;
-use super::parts::{
-    caption, close_table, colour_of, estimate, figure, mesh_label, open_row, open_section,
-    open_table, plain,
-};
+use super::parts::{caption, mesh_label, open_section, per_load, table};
 use super::path_drawing;
-use crate::words;
+use crate::words::colour_of;
+use crate::{tables, words};
 
 /// Largest number of edges of a drawing; the table has all.
 const EDGES_MAX: usize = 24;
@@ -30,8 +26,7 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
         cpu(page, summary, costs, &load.name, &heading);
     }
     page.raw("<details class=\"figures\"><summary>Figures</summary>\n");
-    edges_table(page, summary, costs);
-    services_table(page, summary, costs);
+    figures(page, summary);
     page.raw("</details>\n</section>\n");
 }
 
@@ -44,35 +39,7 @@ fn decomposed(page: &mut Html, summary: &Summary, d: &Decomposition) {
          services' proxies and the interaction add up to both sides together. Percentiles do not add up, so \
          the interaction has none. Mutual TLS needs a proxy at both ends: it is on top of both.",
     );
-    let load = words::load_of(summary, &d.load);
-    let heading = format!("Added to the latency of a request, {load}");
-    let [p50, p90, p99] = PERCENTILES.map(Figure::label);
-    let columns = ["part", "mean", p50, p90, p99];
-    open_table(page, &heading, Some(&heading), &columns);
-    for part in &d.parts {
-        part_row(page, summary, part);
-    }
-    close_table(page);
-}
-
-/// The percentiles of a part.
-const PERCENTILES: [Figure; 3] = [Figure::P50, Figure::P90, Figure::P99];
-
-fn part_row(page: &mut Html, summary: &Summary, part: &PathPart) {
-    page.raw("<tr><th scope=\"row\">").text(part.part.words());
-    if let Some(mesh) = &part.mesh {
-        page.raw("<br>");
-        mesh_label(page, summary, mesh);
-    }
-    page.raw("</th>");
-    estimate(page, &part.mean_ns, figures::signed_duration);
-    for name in PERCENTILES {
-        match part.percentiles.iter().find(|p| p.name == name) {
-            Some(p) => estimate(page, &p.ns, figures::signed_duration),
-            None => figure(page, "-", None),
-        }
-    }
-    page.raw("</tr>\n");
+    table(page, &tables::parts(summary, d));
 }
 
 /// The workload's graph of each mesh with proxies, with the added time on its edges.
@@ -143,88 +110,22 @@ fn cpu(page: &mut Html, summary: &Summary, costs: &PathCosts, load: &str, headin
     page.raw("</div></figure>\n</div>\n");
 }
 
-fn edges_table(page: &mut Html, summary: &Summary, costs: &PathCosts) {
+fn figures(page: &mut Html, summary: &Summary) {
     caption(
         page,
         "Calls between services. Caller: from before the request is written to the complete response. Callee: from \
          the head of the request until the response is taken for writing. Between: mean of the caller's view \
          minus that of the callee's view. Added: over the mesh without proxies, by block.",
     );
-    let columns = [
-        "mesh",
-        "caller to callee",
-        "calls per request",
-        "caller p50",
-        "caller p99",
-        "callee p50",
-        "callee p99",
-        "between, mean",
-        "added, mean",
-        "added, p50",
-    ];
-    for load in &summary.setup.loads {
-        let heading = words::load_heading(&load.name, load);
-        open_table(page, &heading, Some(&heading), &columns);
-        for edge in costs.edges.iter().filter(|e| e.load == load.name) {
-            open_row(page, summary, &edge.mesh);
-            page.tag("td class=\"l\"", &format!("{} to {}", edge.from, edge.to));
-            plain(page, &figures::significant(edge.calls_per_request));
-            for side in [edge.caller, edge.callee] {
-                for percentile in [side.p50, side.p99] {
-                    plain(page, &percentile.map_or("-".to_owned(), figures::duration));
-                }
-            }
-            estimate(page, &edge.between_ns, figures::duration);
-            optional(page, edge.added_ns.as_ref(), figures::signed_duration);
-            optional(page, edge.added_p50_ns.as_ref(), figures::signed_duration);
-            page.raw("</tr>\n");
-        }
-        close_table(page);
-    }
-}
-
-fn services_table(page: &mut Html, summary: &Summary, costs: &PathCosts) {
+    per_load(page, summary, |summary, load| {
+        let edges = summary.path.iter().flat_map(|p| &p.edges);
+        let heading = words::load_of(summary, load);
+        tables::edges(summary, heading, edges.filter(|e| e.load == load))
+    });
     caption(
         page,
         "CPU in cores and memory of each service, all instances together. Calls per day and vCPU: calls received \
          divided by the CPU time of application and sidecar, for 86,400 s.",
     );
-    let columns = [
-        "mesh",
-        "service",
-        "application, cores",
-        "sidecar, cores",
-        "application, memory",
-        "sidecar, memory",
-        "calls per day and vCPU",
-    ];
-    for load in &summary.setup.loads {
-        let heading = words::load_heading(&load.name, load);
-        open_table(page, &heading, Some(&heading), &columns);
-        for s in costs.services.iter().filter(|s| s.load == load.name) {
-            open_row(page, summary, &s.mesh);
-            page.tag(
-                "td class=\"l\"",
-                s.service.as_deref().unwrap_or("all services"),
-            );
-            estimate(page, &s.application_cores, figures::cores);
-            optional(page, s.sidecar_cores.as_ref(), figures::cores);
-            estimate(page, &s.application_bytes, figures::bytes);
-            optional(page, s.sidecar_bytes.as_ref(), figures::bytes);
-            optional(
-                page,
-                s.calls_per_day_and_core.as_ref(),
-                path_drawing::millions,
-            );
-            page.raw("</tr>\n");
-        }
-        close_table(page);
-    }
-}
-
-fn optional(page: &mut Html, found: Option<&Estimate>, words: impl Fn(f64) -> String) {
-    match found {
-        Some(e) => estimate(page, e, words),
-        None => figure(page, "-", None),
-    }
+    per_load(page, summary, tables::services);
 }

@@ -7,8 +7,8 @@ use tare_records::summary::path::{PathEdge, ServiceCosts};
 use tare_records::summary::{Estimate, Summary};
 
 use super::html::{Html, escape};
-use super::parts::colour_of;
 use crate::text::fit;
+use crate::words::colour_of;
 
 /// Sizes in units of the view box, which are about pixels on a phone.
 const INDENT: usize = 26;

@@ -3,8 +3,10 @@
 use tare_records::summary::{MeshProfile, ProfileDifference, Summary};
 
 use super::html::Html;
-use super::parts::{caption, close_table, figure, open_section, open_table, plain};
-use crate::profiles::{LIMITS, rows, us};
+use super::parts::{caption, open_section, table};
+use crate::profiles::LIMITS;
+use crate::table::html::link;
+use crate::tables;
 
 /// Appends the section of a run with profile trials.
 pub(super) fn section(page: &mut Html, summary: &Summary) {
@@ -24,8 +26,8 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
             .filter(|m| m.load == load.name)
             .collect();
         if !meshes.is_empty() {
-            groups(page, &load.name, &meshes);
-            graphs(page, &load.name, &meshes);
+            table(page, &tables::code_groups(&load.name, &meshes, |_| true));
+            table(page, &tables::profile_files(&load.name, &meshes));
         }
     }
     for difference in &profiles.differences {
@@ -40,75 +42,6 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     page.raw("</section>\n");
 }
 
-fn columns<'a>(first: [&'a str; 2], meshes: &[&'a MeshProfile]) -> Vec<&'a str> {
-    let names = meshes.iter().map(|m| m.mesh.as_str());
-    first.into_iter().chain(names).collect()
-}
-
-fn groups(page: &mut Html, load: &str, meshes: &[&MeshProfile]) {
-    let heading = format!("CPU time per request at {load}, µs");
-    let columns = columns(["plane", "code"], meshes);
-    open_table(page, &heading, Some(&heading), &columns);
-    for row in rows(meshes) {
-        // The plane heads its groups.
-        let plane = if row.total { row.plane } else { "" };
-        page.raw("<tr>").tag("th scope=\"row\"", plane);
-        page.tag("td class=\"l\"", &row.code);
-        for ns in &row.ns {
-            match row.total {
-                true => figure(page, &us(*ns), None),
-                false => plain(page, &us(*ns)),
-            }
-        }
-        page.raw("</tr>\n");
-    }
-    close_table(page);
-}
-
-fn graphs(page: &mut Html, load: &str, meshes: &[&MeshProfile]) {
-    let heading = format!("Flame graphs and pprof files at {load}");
-    open_table(
-        page,
-        &heading,
-        Some(&heading),
-        &["mesh", "plane", "samples", "files"],
-    );
-    for mesh in meshes {
-        for plane in &mesh.planes {
-            page.raw("<tr>").tag("th scope=\"row\"", &mesh.mesh);
-            page.tag("td class=\"l\"", plane.plane.words());
-            let samples = plane.ns_per_request * mesh.requests as f64 / mesh.period_ns as f64;
-            plain(page, &format!("{samples:.0}"));
-            page.raw("<td>");
-            link(page, &plane.graph, "flame graph");
-            page.raw(", ");
-            link(page, &plane.pprof, "pprof");
-            page.raw("</td></tr>\n");
-        }
-        if mesh.served.is_empty() {
-            continue;
-        }
-        page.raw("<tr>").tag("th scope=\"row\"", &mesh.mesh);
-        page.tag("td class=\"l\"", "control plane, as it serves itself");
-        plain(page, "");
-        page.raw("<td>");
-        for (i, path) in mesh.served.iter().enumerate() {
-            page.raw(if i > 0 { ", " } else { "" });
-            link(page, path, path.rsplit('/').next().unwrap_or(path));
-        }
-        page.raw("</td></tr>\n");
-    }
-    close_table(page);
-}
-
-fn link(page: &mut Html, path: &str, words: &str) {
-    page.raw("<a href=\"")
-        .text(path)
-        .raw("\">")
-        .text(words)
-        .raw("</a>");
-}
-
 fn changes(page: &mut Html, difference: &ProfileDifference) {
     let ProfileDifference {
         load,
@@ -116,7 +49,7 @@ fn changes(page: &mut Html, difference: &ProfileDifference) {
         reference,
         graph,
         folded,
-        functions,
+        ..
     } = difference;
     let heading = format!("What {mesh} adds to {reference} at {load}");
     page.raw("<h3>").text(&heading).raw("</h3>\n<p>");
@@ -124,18 +57,6 @@ fn changes(page: &mut Html, difference: &ProfileDifference) {
     page.raw(" of all planes (");
     link(page, folded, "as text");
     page.raw(")</p>\n<details class=\"figures\"><summary>Largest changes by function</summary>\n");
-    let columns = ["plane", "function", reference, mesh, "change"];
-    let label = "Own CPU time of functions per request, µs";
-    open_table(page, label, Some(label), &columns);
-    for f in functions {
-        page.raw("<tr>").tag("td class=\"l\"", f.plane.words());
-        page.tag("td class=\"l\"", &f.function);
-        for ns in [f.reference_ns, f.mesh_ns] {
-            plain(page, &us(ns));
-        }
-        plain(page, &format!("{:+.1}", (f.mesh_ns - f.reference_ns) / 1e3));
-        page.raw("</tr>\n");
-    }
-    close_table(page);
+    table(page, &tables::changed_functions(difference));
     page.raw("</details>\n");
 }

@@ -1,12 +1,12 @@
 //! The run summarised by the methods of published benchmarks, and the published figures: side by
 //! side, never mixed.
 
-use tare_analysis::figures;
 use tare_records::summary::Summary;
 use tare_records::summary::published::Published;
 
 use super::html::Html;
-use super::parts::{caption, close_table, open_row, open_section, open_table};
+use super::parts::{caption, open_section, table};
+use crate::tables;
 
 /// Appends both as tables, or nothing if the summary has neither.
 pub(super) fn section(page: &mut Html, summary: &Summary) {
@@ -42,26 +42,11 @@ fn by_method(page: &mut Html, summary: &Summary) {
     });
     for (method, words) in methods {
         caption(page, &format!("{method}: {words}."));
-        let columns = ["mesh", "load", "figure", "value", "low", "high"];
-        open_table(page, method, None, &columns);
-        for cell in &summary.cells {
-            let of = cell.named.iter().filter(|n| n.method == method);
-            for figure in of.flat_map(|n| &n.figures) {
-                open_row(page, summary, &cell.mesh);
-                page.tag("td", &cell.load);
-                page.tag("td", figure.what.label());
-                let unit = figure.what.unit();
-                let words = |value: Option<f64>| {
-                    value.map_or("-".to_owned(), |v| figures::in_unit(v, unit))
-                };
-                page.raw("<td>")
-                    .tag("b", &words(Some(figure.value)))
-                    .raw("</td>");
-                page.tag("td", &words(figure.low));
-                page.tag("td", &words(figure.high)).raw("</tr>\n");
+        for load in &summary.setup.loads {
+            for by_method in tables::by_method(summary, &load.name, method) {
+                table(page, &by_method);
             }
         }
-        close_table(page);
     }
 }
 
@@ -77,20 +62,6 @@ fn publication(page: &mut Html, publication: &Published) {
         .as_deref()
         .map_or(String::new(), |m| format!(" Method: {m}."));
     caption(page, &format!("{}.{method}{source}", publication.setting));
-    open_table(
-        page,
-        &publication.id,
-        None,
-        &["mesh", "rate", "figure", "value"],
-    );
-    for figure in &publication.figures {
-        page.raw("<tr>").tag("th scope=\"row\"", &figure.mesh);
-        page.tag("td", &figure.rate_rps.map_or("-".to_owned(), figures::rate));
-        page.tag("td", &figure.what.replace('_', " "));
-        let bound = figure.bound.words();
-        let words = format!("{bound}{} {}", figure.value, figure.unit);
-        page.raw("<td>").tag("b", &words).raw("</td></tr>\n");
-    }
-    close_table(page);
+    table(page, &tables::publication(publication));
     page.raw("</details>\n");
 }

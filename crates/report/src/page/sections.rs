@@ -5,7 +5,7 @@ use tare_records::summary::Summary;
 
 use super::html::Html;
 use super::parts::{caption, open_section};
-use super::{capacity, churn, cost, instrument, statistics, sweep, tables};
+use super::{capacity, churn, cost, instrument, sweep, tables};
 
 /// One section of the page.
 struct Section {
@@ -34,10 +34,7 @@ const RATIOS: Section = Section {
     caption: "Latency and CPU of a mesh divided by those of another, by block, with intervals. Grey band: the margin \
               within which two count as the same. A filled dot is different, a hollow one is not.",
     chart: "ratios",
-    figures: Some(|page, summary| {
-        tables::ratios(page, summary);
-        statistics::table(page, summary);
-    }),
+    figures: Some(tables::ratios),
 };
 
 const CPU: Section = Section {

@@ -8,7 +8,7 @@ use tare_analysis::formats::pprof;
 use tare_analysis::profile::ProfileData;
 
 pub(crate) use read::read_profile;
-pub(crate) use words::{LIMITS, Row, rows, us};
+pub(crate) use words::{LIMITS, Row, rows};
 
 /// All files with their paths in the run directory. A graph that cannot be drawn is left out.
 pub(crate) fn files(data: &ProfileData) -> Vec<(String, Vec<u8>)> {

@@ -62,11 +62,3 @@ pub(crate) fn rows(meshes: &[&MeshProfile]) -> Vec<Row> {
     }
     rows
 }
-
-/// Nanoseconds as microseconds, for a column of such figures.
-pub(crate) fn us(ns: f64) -> String {
-    match ns {
-        0.0 => "-".to_owned(),
-        _ => format!("{:.1}", ns / 1e3),
-    }
-}

@@ -1,38 +1,21 @@
-//! Two runs side by side.
+//! Two runs side by side, as text and, for a pull request, as Markdown.
+
+use std::fmt::Write as _;
 
 use tare_analysis::compare::threshold::{Threshold, responses_needed};
 use tare_analysis::figures;
-use tare_plan::Figure;
 use tare_records::summary::comparison::{
-    Change, ComparedCell, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
+    ComparedCell, ComparedRun, Comparison, Judged, JudgedBy, ThresholdResult,
 };
-use tare_records::summary::{Outcome, Ratio};
 
 use super::output::{BOLD, DIM, GREEN, Output, RED, WIDTH, YELLOW};
+use crate::table::markdown::{self, escaped};
+use crate::table::text;
+use crate::tables;
 use crate::text::fit;
 
-/// Width of the names of figures.
-const NAME: usize = Figure::LABEL_CHARS_MAX;
-
-/// Returns the change with its interval: `x1.12 (1.05 to 1.20)`.
-pub(super) fn change_words(change: &Change) -> String {
-    let Ratio {
-        value, low, high, ..
-    } = change.ratio;
-    figures::ratio_interval(value, low, high)
-}
-
-/// Returns the outcome: `higher`, `lower`, `the same within the margin` or `not resolved`.
-pub(super) fn outcome(change: &Change) -> &'static str {
-    match change.ratio.outcome {
-        Outcome::Different if change.ratio.value > 1.0 => "higher",
-        Outcome::Different => "lower",
-        outcome => outcome.words(),
-    }
-}
-
 /// Returns why a mesh under a load is not compared; `None` if it is.
-pub(super) fn not_compared(cell: &ComparedCell) -> Option<String> {
+fn not_compared(cell: &ComparedCell) -> Option<String> {
     let place = format!("{} at {}", cell.mesh, cell.load);
     let why = match (cell.trials_before, cell.trials_after) {
         _ if !cell.changes.is_empty() => return None,
@@ -45,10 +28,10 @@ pub(super) fn not_compared(cell: &ComparedCell) -> Option<String> {
 }
 
 /// The sentence that belongs to every comparison of two runs.
-pub(super) const DAYS: &str = "The runs are of different times: changes of the machine between them are in these figures, too.";
+const DAYS: &str = "The runs are of different times: changes of the machine between them are in these figures, too.";
 
 /// Returns a run with its verdict and version.
-pub(super) fn run_words(run: &ComparedRun) -> String {
+fn run_words(run: &ComparedRun) -> String {
     format!(
         "{} ({}, tare {})",
         run.run,
@@ -78,9 +61,7 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
             continue;
         }
         out.painted(BOLD, &fit(&title, WIDTH));
-        for change in &cell.changes {
-            row(&mut out, change);
-        }
+        text::write(&mut out, &tables::changes(std::slice::from_ref(cell)));
     }
     let legend = format!(
         "After divided by before: geometric means over the blocks, with {:.0} % intervals (blocks are \
@@ -101,27 +82,55 @@ pub fn render_comparison(comparison: &Comparison, colour: bool) -> String {
     out.text
 }
 
-fn row(out: &mut Output, change: &Change) {
-    let unit = change.ratio.unit;
-    let line = format!(
-        "{:<NAME$}{:>10}{:>10}  {:<24} ",
-        change.ratio.what.label(),
-        figures::in_unit(change.before, unit),
-        figures::in_unit(change.after, unit),
-        change_words(change),
-    );
-    let (code, words) = match (change.ratio.outcome, outcome(change)) {
-        (Outcome::Different, "higher") => (RED, "higher"),
-        (Outcome::Different, words) => (GREEN, words),
-        (Outcome::Same, _) => (DIM, "="),
-        (Outcome::NotResolved, _) => (DIM, "?"),
+/// Returns the comparison as Markdown.
+#[must_use]
+pub fn render_comparison_markdown(comparison: &Comparison) -> String {
+    let mut out = String::new();
+    let count = |result| {
+        let results = comparison.thresholds.iter().map(|j| j.result);
+        results.filter(|r| *r == result).count()
     };
-    let words = out.paint(code, words);
-    out.line(&format!("{line}{words}"));
+    let exceeded = count(ThresholdResult::Exceeded);
+    let unchecked = count(ThresholdResult::NotChecked);
+    let headline = match (comparison.thresholds.len(), exceeded, unchecked) {
+        (0, _, _) => "tare: two runs compared".to_owned(),
+        (all, 0, n) if n > 0 => format!("tare: {n} of {all} thresholds not checked"),
+        (_, 0, _) => "tare: no threshold exceeded".to_owned(),
+        (all, n, _) => format!("tare: {n} of {all} thresholds exceeded"),
+    };
+    let _ = writeln!(out, "### {headline}\n");
+    for (side, run) in [("Before", &comparison.before), ("After", &comparison.after)] {
+        let _ = writeln!(out, "- {side}: {}", escaped(&run_words(run)));
+    }
+    for judged in comparison
+        .thresholds
+        .iter()
+        .filter(|j| j.result != ThresholdResult::NotExceeded)
+    {
+        let _ = writeln!(
+            out,
+            "- **{}**",
+            escaped(&judgement(judged, &comparison.cells))
+        );
+    }
+    for warning in &comparison.warnings {
+        let _ = writeln!(out, "- :warning: {}", escaped(warning));
+    }
+    for words in comparison.cells.iter().filter_map(not_compared) {
+        let _ = writeln!(out, "- :warning: {}", escaped(&words));
+    }
+    out.push('\n');
+    out += &markdown::written(&tables::changes(&comparison.cells));
+    let _ = writeln!(
+        out,
+        "\nAfter / before: geometric means over the blocks with {:.0} % intervals, which are not paired; the outcomes are corrected for all comparisons here (Holm). {DAYS}",
+        comparison.confidence * 100.0
+    );
+    out
 }
 
 /// Returns whether a threshold is exceeded, and by which figure of `cells`.
-pub(super) fn judgement(judged: &Judged, cells: &[ComparedCell]) -> String {
+fn judgement(judged: &Judged, cells: &[ComparedCell]) -> String {
     let by = match judged.judged_by {
         JudgedBy::Bound => "lower end of the interval",
         JudgedBy::Estimate => "estimate",

@@ -6,7 +6,7 @@ use tare_stats::effect::Effect;
 use tare_stats::power;
 
 use super::output::{Output, PLAIN};
-use crate::text::fit;
+use crate::table::{Cell, Column, Scale, Table, text};
 
 /// Returns, for each mesh, load and figure, the smallest ratio to the baseline that a plan with each
 /// of these numbers of `blocks` detects, if its blocks vary like those of the run: a range, because
@@ -14,22 +14,17 @@ use crate::text::fit;
 /// no comparison of the run has two blocks.
 #[must_use]
 pub fn render_detectable(summary: &Summary, blocks: &[u32]) -> Option<String> {
-    let mut rows = Output::default();
-    for comparison in summary
-        .comparisons
-        .iter()
-        .filter(|c| c.reference == summary.baseline)
-    {
-        for what in [Figure::P50, Figure::P99, Figure::Cpu] {
-            let ratio = comparison.ratio(what);
-            if let Some(row) = ratio.and_then(|r| row(summary, comparison, r, blocks)) {
-                rows.line(&row);
-            }
-        }
-    }
-    if rows.text.is_empty() {
-        return None;
-    }
+    let over_baseline = |c: &&MeshComparison| c.reference == summary.baseline;
+    let comparisons = summary.comparisons.iter().filter(over_baseline);
+    let rows = comparisons.flat_map(|c| {
+        let ratios = [Figure::P50, Figure::P99, Figure::Cpu].into_iter();
+        let ratios = ratios.filter_map(|what| c.ratio(what));
+        ratios.filter_map(|r| row(summary, c, r, blocks))
+    });
+    let mut columns = ["mesh", "load", "figure"].map(Column::text).to_vec();
+    let number = |n: &u32| Column::number(format!("{n} blocks"), Scale::Number);
+    columns.extend(blocks.iter().map(number));
+    let table = Table::new("", columns, rows).if_any()?;
     let mut out = Output::default();
     let intro = format!(
         "By how much a figure must differ from that of {} so that a plan with this number of blocks \
@@ -40,13 +35,9 @@ pub fn render_detectable(summary: &Summary, blocks: &[u32]) -> Option<String> {
         summary.setup.repeats
     );
     out.wrapped(PLAIN, &intro, "", "");
-    let heads: String = blocks
-        .iter()
-        .map(|n| format!("{:>13}", format!("{n} blocks")))
-        .collect();
     out.line("");
-    out.line(&format!("{:<28}{heads}", ""));
-    Some(out.text + &rows.text)
+    text::write(&mut out, &table);
+    Some(out.text)
 }
 
 fn row(
@@ -54,7 +45,7 @@ fn row(
     comparison: &MeshComparison,
     ratio: &Ratio,
     blocks: &[u32],
-) -> Option<String> {
+) -> Option<Vec<Cell>> {
     let confidence = summary
         .stopping
         .as_ref()
@@ -67,11 +58,15 @@ fn row(
             let found = power::detectable(deviation, *n, confidence);
             found.map_or(f64::INFINITY, f64::exp_m1) * 100.0
         };
-        format!("{:>13}", between(share(least), share(most)))
+        Cell::text(between(share(least), share(most)))
     };
-    let columns: String = blocks.iter().map(column).collect();
-    let place = format!("{} {}", comparison.mesh, comparison.load);
-    Some(format!("{:<23}{:<5}{columns}", fit(&place, 22), ratio.what))
+    let mut row = vec![
+        Cell::mesh(summary, &comparison.mesh),
+        Cell::text(&comparison.load),
+        Cell::text(ratio.what.id()),
+    ];
+    row.extend(blocks.iter().map(column));
+    Some(row)
 }
 
 /// Two shares in percent: `12 to 40 %`. Above ten times, the number does not matter.

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use tare_analysis::gate::{self, name};
-use tare_records::summary::{GateOutcome, GateQuestion, Summary};
+use tare_records::summary::{GateOutcome, Summary};
 
-use super::output::{BOLD, DIM, GREEN, Output, PLAIN, RED, YELLOW};
-use crate::{gate_words, words};
+use super::output::{BOLD, GREEN, Output, PLAIN, RED, YELLOW};
+use crate::table::markdown::{self, escaped};
+use crate::table::text;
+use crate::{gate_words, tables, words};
 
 /// Appends the result; nothing for a run without a gate.
 pub(super) fn write(out: &mut Output, summary: &Summary) {
@@ -21,31 +23,9 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
     out.wrapped(BOLD, &gate_words::heading(gate), "", "  ");
     out.wrapped(colour, &gate_words::outcome(gate), "", "  ");
     out.line("");
-    let head = format!(
-        "{:<22}{:>24}{:>9}  {:<24}",
-        "candidate / reference", "ratio", "margin", "reference / itself"
-    );
-    out.painted(DIM, &head);
-    for question in &gate.questions {
-        let line = format!(
-            "{:<22}{:>24}{:>9}  {:<24}",
-            name(question.what),
-            ratio(question),
-            words::share(question.margin),
-            itself(question),
-        );
-        out.line(&line);
-    }
+    text::write(out, &tables::gate(gate));
     out.wrapped(PLAIN, &gate_words::reading(gate), "", "");
     out.line("");
-}
-
-fn ratio(q: &GateQuestion) -> String {
-    gate::ratio(q.ratio, q.low, q.high)
-}
-
-fn itself(q: &GateQuestion) -> String {
-    gate::ratio(q.itself, q.itself_low, q.itself_high)
 }
 
 /// Returns the result of a gate as Markdown, for a pull request; `None` for a run without a gate.
@@ -57,38 +37,17 @@ pub fn render_gate_markdown(summary: &Summary) -> Option<String> {
         out,
         "### tare gate: {}\n\n{}\n",
         gate_words::verdict(gate),
-        super::markdown::escaped(&gate_words::heading(gate))
+        escaped(&gate_words::heading(gate))
     );
     for sentence in words::failures(summary) {
-        let _ = writeln!(out, "- :x: {}", super::markdown::escaped(&sentence));
+        let _ = writeln!(out, "- :x: {}", escaped(&sentence));
     }
     if !summary.failures.is_empty() {
         out.push('\n');
     }
-    let _ = writeln!(
-        out,
-        "**{}**\n",
-        super::markdown::escaped(&gate_words::outcome(gate))
-    );
-    let _ = writeln!(
-        out,
-        "| figure | candidate / reference | margin | reference / itself |\n|---|--:|--:|--:|"
-    );
-    for question in &gate.questions {
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {} |",
-            name(question.what),
-            ratio(question),
-            words::share(question.margin),
-            itself(question)
-        );
-    }
-    let _ = writeln!(
-        out,
-        "\n{}",
-        super::markdown::escaped(&gate_words::reading(gate))
-    );
+    let _ = writeln!(out, "**{}**\n", escaped(&gate_words::outcome(gate)));
+    out += &markdown::written(&tables::gate(gate));
+    let _ = writeln!(out, "\n{}", escaped(&gate_words::reading(gate)));
     Some(out)
 }
 
@@ -120,7 +79,8 @@ pub fn render_gate_junit(summary: &Summary) -> Option<String> {
     let failures = words::failures(summary).into_iter().map(|line| xml(&line));
     let lines = gate.questions.iter().map(|q| {
         let (name, margin) = (name(q.what), words::share(q.margin));
-        xml(&format!("{name}: {} (margin {margin})", ratio(q)))
+        let ratio = gate::ratio(q.ratio, q.low, q.high);
+        xml(&format!("{name}: {ratio} (margin {margin})"))
     });
     let lines = failures.chain(lines).collect::<Vec<_>>().join("\n");
     let _ = writeln!(

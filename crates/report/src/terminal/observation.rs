@@ -3,15 +3,10 @@
 use tare_analysis::figures;
 use tare_records::observation::{Observation, ObservedPart, Part, Usage};
 
-use super::output::{BOLD, DIM, Output, PLAIN, estimate};
-use crate::text::{fit, printable};
+use super::output::{BOLD, DIM, Output, PLAIN};
+use crate::table::{Cell, Column, Scale, Table, text};
+use crate::text::printable;
 
-/// Widths of the columns.
-const NAME: usize = 33;
-const PODS: usize = 5;
-const CPU: usize = 25;
-const MEMORY: usize = 16;
-const PER_SECOND: usize = 21;
 /// Workloads of a part that are listed; all of them are in the JSON document.
 const WORKLOADS_MAX: usize = 12;
 
@@ -35,39 +30,27 @@ pub fn render_observation(observation: &Observation, colour: bool) -> String {
     );
     out.wrapped(BOLD, &printable(&heading), "", "  ");
     out.line("");
-    out.painted(
-        DIM,
-        &format!(
-            "{:NAME$}{:>PODS$}{:>CPU$}{:>MEMORY$}",
-            "", "pods", "CPU, cores", "memory, MiB"
-        ),
-    );
+    text::write(&mut out, &usage(observation));
     for part in &observation.parts {
-        row(&mut out, part.part.words(), &part.total);
-        if part.workloads.len() == 1 && part.part != Part::Sidecars {
-            continue;
-        }
-        for workload in part.workloads.iter().take(WORKLOADS_MAX) {
-            row(&mut out, &format!("  {}", workload.name), &workload.usage);
-        }
         let more = part.workloads.len().saturating_sub(WORKLOADS_MAX);
         if more > 0 {
-            out.painted(DIM, &format!("  and {more} more: --output json"));
+            let words = format!("{}: {more} more: --output json", part.part.words());
+            out.painted(DIM, &words);
         }
     }
     out.line("");
     if let Some(share) = &observation.sidecar_share {
-        let percent = |share: f64| format!("{} %", figures::significant(share * 100.0));
-        let text = format!(
-            "The sidecars used {} as much CPU as the containers beside them.",
-            estimate(share, percent)
-        );
+        let [value, low, high] = [Some(share.value), share.low, share.high]
+            .map(|share| share.map(|share| share * 100.0));
+        let share = figures::interval(value.unwrap_or_default(), low, high, "%");
+        let text = format!("The sidecars used {share} as much CPU as the containers beside them.");
         out.wrapped(PLAIN, &text, "* ", "  ");
         out.line("");
     }
     let sidecars = observation.parts.iter().find(|p| p.part == Part::Sidecars);
     if let Some(sidecars) = sidecars.filter(|p| p.total.requests.is_some()) {
-        requests(&mut out, sidecars);
+        text::write(&mut out, &requests(sidecars));
+        out.line("");
     }
     out.wrapped(DIM, &legend(observation), "", "");
     for note in &observation.notes {
@@ -76,43 +59,56 @@ pub fn render_observation(observation: &Observation, colour: bool) -> String {
     out.text
 }
 
-fn row(out: &mut Output, name: &str, usage: &Usage) {
-    let memory = format!(
-        "{} ({})",
-        figures::mib(usage.memory_bytes),
-        figures::mib(usage.memory_max_bytes)
-    );
-    out.line(&format!(
-        "{:NAME$}{:>PODS$}{:>CPU$}{memory:>MEMORY$}",
-        fit(name, NAME - 1),
-        usage.pods,
-        estimate(&usage.cpu_cores, figures::cores)
-    ));
+/// The parts of the mesh, each with the workloads that it consists of.
+fn usage(observation: &Observation) -> Table {
+    let columns = [
+        Column::text("part"),
+        Column::number("pods", Scale::Count),
+        Column::number("CPU", Scale::Cores),
+        Column::number("memory", Scale::Mib),
+        Column::number("largest", Scale::Mib),
+    ];
+    let row = |(name, usage): (String, &Usage)| {
+        vec![
+            Cell::name(name),
+            Cell::count(usage.pods.into()),
+            Cell::estimate(&usage.cpu_cores),
+            Cell::Number(usage.memory_bytes),
+            Cell::Number(usage.memory_max_bytes),
+        ]
+    };
+    let rows = observation.parts.iter().flat_map(named).map(row);
+    Table::new("", columns, rows)
+}
+
+/// A part, and its workloads if they are not the whole part.
+fn named(part: &ObservedPart) -> Vec<(String, &Usage)> {
+    let shown = match part.workloads.len() {
+        1 if part.part != Part::Sidecars => 0,
+        _ => WORKLOADS_MAX,
+    };
+    let total = (part.part.words().to_owned(), &part.total);
+    let workloads = part.workloads.iter().take(shown);
+    let workloads = workloads.map(|w| (format!("  {}", w.name), &w.usage));
+    [total].into_iter().chain(workloads).collect()
 }
 
 /// What the sidecars cost by request, of those workloads that have counters.
-fn requests(out: &mut Output, sidecars: &ObservedPart) {
-    let head = ["requests/s", "cores per 1,000 rps"];
-    out.painted(
-        DIM,
-        &format!("{:NAME$}{:>PER_SECOND$}{:>CPU$}", "", head[0], head[1]),
-    );
-    let mut row = |name: &str, usage: &Usage| {
-        if let Some(requests) = &usage.requests {
-            let cost = requests.cpu_cores_per_krps.as_ref();
-            let cost = cost.map_or_else(|| "-".to_owned(), |c| estimate(c, figures::cores));
-            out.line(&format!(
-                "{:NAME$}{:>PER_SECOND$}{cost:>CPU$}",
-                fit(name, NAME - 1),
-                figures::rate(requests.per_second.value)
-            ));
-        }
-    };
-    row(Part::Sidecars.words(), &sidecars.total);
-    for workload in sidecars.workloads.iter().take(WORKLOADS_MAX) {
-        row(&format!("  {}", workload.name), &workload.usage);
-    }
-    out.line("");
+fn requests(sidecars: &ObservedPart) -> Table {
+    let columns = [
+        Column::text("requests"),
+        Column::number("rate", Scale::Rps),
+        Column::number("cores per 1,000 rps", Scale::Cores).without_unit(),
+    ];
+    let rows = named(sidecars).into_iter().filter_map(|(name, usage)| {
+        let requests = usage.requests.as_ref()?;
+        Some(vec![
+            Cell::name(name),
+            Cell::Number(requests.per_second.value),
+            Cell::estimate(&requests.cpu_cores_per_krps),
+        ])
+    });
+    Table::new("", columns, rows)
 }
 
 fn legend(observation: &Observation) -> String {
@@ -126,7 +122,7 @@ fn legend(observation: &Observation) -> String {
     if windows < 4 {
         parts.push("an interval needs a minute or more".to_owned());
     }
-    parts.push("memory: mean of the working set (largest)".to_owned());
+    parts.push("memory: mean of the working set, and its largest value".to_owned());
     parts.push(format!(
         "all values are those of the kubelets, up to {} old",
         figures::duration(observation.age_ns_max as f64)
@@ -199,12 +195,12 @@ mod tests {
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         for part in [
             "Observed for 290 s on 2 nodes of https://k8s.example:6443",
-            "sidecars                            14   0.172 (0.155 to 0.189)       700 (770)",
-            "  and 2 more: --output json",
+            "   14 0.172 (0.155 to 0.189)     700      770",
+            "sidecars: 2 more: --output json",
             "control plane  ",
-            "* The sidecars used 21.0 % (18.9 % to 23.1 %) as much CPU",
-            "sidecars                                       430 rps   0.400 (0.360 to 0.440)",
-            "up to 12.4 s old",
+            "* The sidecars used 21 % (19 to 23) as much CPU",
+            "      430  0.400 (0.360 to 0.440)",
+            "up to 12.4 s\nold",
             "note: the kubelet of b",
         ] {
             assert!(text.contains(part), "no `{part}` in\n{text}");

@@ -5,13 +5,11 @@ use tare_records::summary::{MeshProfile, Summary};
 use tare_records::worker::Plane;
 
 use super::output::{BOLD, DIM, Output};
-use crate::profiles::{LIMITS, Row, rows, us};
-use crate::text::{fit, printable};
+use crate::profiles::{LIMITS, Row};
+use crate::table::text;
+use crate::tables;
+use crate::text::printable;
 
-/// Widths of the columns.
-const PLANE: usize = 18;
-const CODE: usize = 25;
-const FIGURE: usize = 12;
 /// Meshes beside each other: more are on the page.
 const MESHES_MAX: usize = 3;
 /// Loads whose tables are shown: more are on the page.
@@ -28,23 +26,11 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
     for load in summary.setup.loads.iter().filter(profiled).take(LOADS_MAX) {
         let all = profiles.meshes.iter().filter(|m| m.load == load.name);
         let meshes: Vec<&MeshProfile> = all.take(MESHES_MAX).collect();
-        let heading = format!("profiles at {}: CPU time per request, µs", load.name);
-        out.painted(BOLD, &printable(&heading));
-        let mut line = format!("{:PLANE$}{:CODE$}", "", "");
-        for mesh in &meshes {
-            line += &format!("{:>FIGURE$}", fit(&mesh.mesh, FIGURE - 1));
-        }
-        out.line(&line);
         // The groups of other planes are on the page.
         let shown = |row: &Row| row.total || row.plane == Plane::DataPlane.words();
-        for row in rows(&meshes).into_iter().filter(shown) {
-            let plane = if row.total { row.plane } else { "" };
-            let mut line = format!("{plane:PLANE$}{:CODE$}", fit(&row.code, CODE - 1));
-            for ns in &row.ns {
-                line += &format!("{:>FIGURE$}", us(*ns));
-            }
-            out.line(&line);
-        }
+        let table = tables::code_groups(&load.name, &meshes, shown);
+        out.painted(BOLD, &printable(&format!("Profiles: {}", table.heading)));
+        text::write(out, &table);
         out.line("");
     }
     for difference in profiles.differences.iter().take(DIFFERENCES_MAX) {

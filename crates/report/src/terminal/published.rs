@@ -1,92 +1,41 @@
 //! The run summarised by the methods of published benchmarks, and the published figures.
 
 use tare_analysis::figures;
-use tare_plan::Figure;
+use tare_records::summary::Summary;
 use tare_records::summary::published::{Published, PublishedFigure};
-use tare_records::summary::{Cell, MethodFigure, MethodSummary, Summary};
 
-use super::output::{NAME, Output, PLAIN, WIDTH};
+use super::output::{Output, PLAIN, WIDTH};
+use crate::table::text;
 use crate::text::{fit, printable};
+use crate::{tables, words};
 
 /// Returns the run, summarised by the method of the benchmark `method`. `None` if no cell has a
 /// summary of that name.
 #[must_use]
 pub fn render_method(summary: &Summary, method: &str) -> Option<String> {
-    let named = |cell: &&Cell| cell.named.iter().any(|n| n.method == method);
-    let words = summary.cells.iter().find(named)?;
-    let words = &words.named.iter().find(|n| n.method == method)?.words;
+    let mut named = summary
+        .cells
+        .iter()
+        .filter_map(|c| tables::of_method(c, method));
+    let words = &named.next()?.words;
     let mut out = Output::default();
     let intro =
         format!("By the method of {method}: {words}. Percentiles of single trials, not pooled.");
     out.wrapped(PLAIN, &intro, "", "");
     for load in &summary.setup.loads {
-        let rows: Vec<(&Cell, &MethodSummary)> = summary
-            .cells
-            .iter()
-            .filter(|c| c.load == load.name)
-            .filter_map(|c| Some((c, c.named.iter().find(|n| n.method == method)?)))
-            .collect();
         out.line("");
-        out.line(&fit(
-            &load
-                .rate_rps()
-                .map_or_else(|| load.name.clone(), figures::rate),
-            WIDTH,
-        ));
-        let latency = [Figure::P50, Figure::P99, Figure::Max];
-        let latency = latency.map(|what| (what, what.label(), figures::ms as fn(f64) -> _));
-        section(&mut out, "latency, ms", &rows, &latency);
-        section(&mut out, "data plane", &rows, &DATA_PLANE);
-        section(&mut out, "control plane", &rows, &CONTROL_PLANE);
-        for (cell, named) in &rows {
-            if let Some(trial) = named.dropped {
-                out.line(&format!("{}: without trial {trial}", fit(&cell.mesh, NAME)));
+        out.line(&fit(&words::load_heading(&load.name, load), WIDTH));
+        for table in tables::by_method(summary, &load.name, method) {
+            text::write(&mut out, &table);
+        }
+        for cell in summary.cells.iter().filter(|c| c.load == load.name) {
+            let named = tables::of_method(cell, method);
+            if let Some(trial) = named.and_then(|named| named.dropped) {
+                out.line(&printable(&format!("{}: without trial {trial}", cell.mesh)));
             }
         }
     }
     Some(out.text)
-}
-
-/// A figure, its heading and its format.
-type Column = (Figure, &'static str, fn(f64) -> String);
-
-const DATA_PLANE: [Column; 3] = [
-    (Figure::DataPlaneCpu, "CPU, cores", figures::cores),
-    (Figure::DataPlaneMemory, "memory, MiB", figures::mib),
-    (Figure::LargestProxyMemory, "largest, MiB", figures::mib),
-];
-
-const CONTROL_PLANE: [Column; 2] = [
-    (Figure::ControlPlaneCpu, "CPU, cores", figures::cores),
-    (Figure::ControlPlaneMemory, "memory, MiB", figures::mib),
-];
-
-/// Appends a table with these columns, if any mesh has one of the figures.
-fn section(out: &mut Output, title: &str, rows: &[(&Cell, &MethodSummary)], columns: &[Column]) {
-    let is_shown = |f: &MethodFigure| columns.iter().any(|(what, ..)| f.what == *what);
-    if !rows.iter().any(|(_, n)| n.figures.iter().any(is_shown)) {
-        return;
-    }
-    let heads: String = columns.iter().map(|c| format!("{:>21}", c.1)).collect();
-    out.line(&format!("{title:<NAME$}{heads}"));
-    for (cell, named) in rows {
-        let figure = |(what, _, words): &Column| {
-            let found = named.figures.iter().find(|f| f.what == *what);
-            let text = found.map_or("-".to_owned(), |f| whiskers(f, *words));
-            format!("{text:>21}")
-        };
-        let figures: String = columns.iter().map(figure).collect();
-        out.line(&format!("{:<NAME$}{figures}", fit(&cell.mesh, NAME - 1)));
-    }
-}
-
-/// A figure with its whiskers.
-fn whiskers(figure: &MethodFigure, words: fn(f64) -> String) -> String {
-    let value = words(figure.value);
-    match figure.low.zip(figure.high) {
-        Some((low, high)) => format!("{value} ({}-{})", words(low), words(high)),
-        None => value,
-    }
 }
 
 /// Returns the published figures.

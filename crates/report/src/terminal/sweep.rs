@@ -1,20 +1,11 @@
 //! The factors of a sweep: sentences, then a table of the levels of each.
 
-use tare_analysis::figures;
-use tare_plan::Figure;
-use tare_records::summary::{
-    FactorSummary, Fit, Outcome, Slice, Summary, SweepFigure, SweepLine, SweepPoint, SweepRatio,
-};
+use tare_records::summary::{FactorSummary, Fit, Slice, Summary, SweepLine};
 
 use super::output::{BOLD, DIM, Output, PLAIN};
-use crate::text::{fit, printable};
-use crate::{fit_words, words};
-
-/// Widths of the columns: mesh, level, percentiles and CPU, ratios.
-const MESH: usize = 12;
-const LEVEL: usize = 8;
-const FIGURE: usize = 8;
-const RATIO: usize = 22;
+use crate::table::text;
+use crate::text::printable;
+use crate::{fit_words, tables};
 
 /// Writes the sentences about all factors.
 pub(super) fn answers(out: &mut Output, summary: &Summary) {
@@ -42,61 +33,16 @@ pub(super) fn tables(out: &mut Output, summary: &Summary) {
 }
 
 fn table(out: &mut Output, summary: &Summary, factor: &FactorSummary, slice: &Slice) {
-    let at = match slice.at.as_str() {
-        "" => String::new(),
-        at => format!(", {at}"),
-    };
-    let heading = format!("{}{at}", words::capitalised(&factor.title));
-    out.painted(BOLD, &printable(&heading));
-    let over = fit(&format!("over {}: p50", summary.baseline), RATIO - 2);
-    out.painted(
-        DIM,
-        &format!(
-            "{:<MESH$}{:>LEVEL$}{:>FIGURE$}{:>FIGURE$}{:>RATIO$}{:>RATIO$}",
-            "mesh", "level", "p50, ms", "CPU, µs", over, "CPU per request"
-        ),
-    );
+    let table = tables::points(summary, factor, slice);
+    out.painted(BOLD, &printable(&table.heading));
+    text::write(out, &table);
     for line in &slice.lines {
-        for (i, point) in line.points.iter().enumerate() {
-            let mesh = if i == 0 { line.mesh.as_str() } else { "" };
-            out.line(&row(mesh, point));
-        }
         for words in line.fits.iter().filter_map(|f| fit_words(line, f)) {
+            let words = format!("{}: {words}", line.mesh);
             out.wrapped(PLAIN, &words, "  ", "    ");
         }
     }
     out.line("");
-}
-
-fn row(mesh: &str, point: &SweepPoint) -> String {
-    let find = |what: Figure| point.figures.iter().find(|f| f.what == what);
-    let value = |what: Figure, words: fn(f64) -> String| {
-        find(what).map_or("-".to_owned(), |f| words(f.estimate.value))
-    };
-    let ratio = |f: Option<&SweepFigure>| {
-        let ratio = f.and_then(|f| f.to_baseline.as_ref());
-        ratio.map_or("-".to_owned(), ratio_words)
-    };
-    format!(
-        "{:<MESH$}{:>LEVEL$}{:>FIGURE$}{:>FIGURE$}{:>RATIO$}{:>RATIO$}",
-        fit(mesh, MESH - 1),
-        fit(&point.level, LEVEL - 1),
-        value(Figure::P50, figures::ms),
-        value(Figure::Cpu, |ns| figures::significant(ns / 1e3)),
-        ratio(find(Figure::P50)),
-        ratio(find(Figure::Cpu)),
-    )
-}
-
-/// A ratio with its interval and the sign of its outcome.
-fn ratio_words(ratio: &SweepRatio) -> String {
-    let sign = match ratio.outcome {
-        Outcome::Different => "x",
-        Outcome::Same => "= ",
-        Outcome::NotResolved => "? ",
-    };
-    let text = figures::ratio_short(ratio.value, ratio.low, ratio.high);
-    format!("{sign}{text}")
 }
 
 /// What the sentences leave out: what the mesh adds to each unit, and how well the line fits.

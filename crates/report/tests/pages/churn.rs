@@ -97,7 +97,7 @@ fn the_figures_of_a_mesh_are_means_over_the_blocks_and_are_compared() {
         "slowest arrival, s  0.400",
         "not arrived         0 of 15",
         "failed requests     15 of 5000",
-        "changes stored      99.0 %",
+        "changes stored, %   99.0",
         "pod later by, s     1.00 (",
         "mesh ready, s       20.0",
         "pushes 400",

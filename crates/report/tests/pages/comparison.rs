@@ -305,10 +305,10 @@ fn published_methods_state_the_maxima_of_the_control_plane() {
     }
     let text = render_method(&summary, "kinvolk-2019").unwrap();
     assert!(
-        text.contains("0.074 (0.069-0.084)") || text.contains("0.075 (0.069-0.084)"),
+        text.contains("0.074 (0.069 to 0.084)") || text.contains("0.075 (0.069 to 0.084)"),
         "{text}"
     );
-    assert!(text.contains("325 (318-330)"), "{text}");
+    assert!(text.contains("325 (318 to 330)"), "{text}");
     let without = render_method(&analysed(&plan(4, 1), |_| {}), "kinvolk-2019").unwrap();
     assert!(!without.contains("control plane"), "{without}");
 }
@@ -451,7 +451,7 @@ fn sameness_and_detectable_ratios_are_stated() {
     assert!(1.0 < least && least < most && most < 1.2, "{p50:?}");
     let text = render_detectable(&summary, &[3, 10, 20]).unwrap();
     assert!(
-        text.contains("10 blocks") && text.contains("again 400rps"),
+        text.contains("10 blocks") && text.contains("again  400rps"),
         "{text}"
     );
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");

@@ -183,7 +183,7 @@ fn counters_with_and_without_the_kernel_are_not_compared() {
     assert!(has(&same) && same.warnings.is_empty());
     let text = render_comparison(&same, false);
     assert!(
-        text.contains("instructions per request    50.0 k    50.0 k"),
+        text.contains("instructions per request   50.0 k   50.0 k"),
         "{text}"
     );
     let other = compared(&all, &user_only);

@@ -308,6 +308,6 @@ fn the_page_answers_with_the_list_first() {
     );
     assert!(first.contains("the same within the margin"));
     assert!(first.contains("used grows: grew by 12") && first.contains("used is 0"));
-    assert!(first.contains("style=\"width:100%\""), "the longest bar");
+    assert!(first.contains("width:100.0%"), "the longest bar");
     assert!(!first.contains("data-chart") && rest.contains("data-chart"));
 }

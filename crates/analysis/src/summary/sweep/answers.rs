@@ -71,7 +71,12 @@ fn part(plan: &Plan, mesh: &str, fit: &Fit) -> String {
     match (resolved, low) {
         (true, _) => format!("{amount} {with}"),
         (false, None) => format!("{amount} in a single block {with}"),
-        (false, Some(_)) => format!("{}, not resolved) {with}", amount.trim_end_matches(')')),
+        (false, Some(_)) => {
+            let interval = amount
+                .interval
+                .map_or_else(String::new, |i| format!("{i}, "));
+            format!("{} ({interval}not resolved) {with}", amount.value)
+        }
     }
 }
 
