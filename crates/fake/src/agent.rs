@@ -6,7 +6,7 @@ use tare_records::worker::{AgentSpec, Plane, WatchedProcess};
 use tare_records::writer::RecordWriter;
 use tare_stats::rng::Rng;
 
-use super::{FakeDeployment, IDLE_CORES, SECOND_NS, push};
+use super::{FakeDeployment, IDLE_CORES, push};
 
 pub(super) fn agent_lines(
     deployment: &FakeDeployment,
@@ -28,10 +28,8 @@ pub(super) fn agent_lines(
 pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
     let mut out = RecordWriter::default();
     push(&mut out, &AgentRecord::Hello(Hello::new("agent", 1)));
-    let instants = (0..spec.window_ns)
-        .step_by(SECOND_NS as usize)
-        .chain([spec.window_ns]);
-    for t_ns in instants {
+    for t_ns in spec.sample_instants_ns() {
+        let t_ns = t_ns.unsigned_abs();
         let process = |w: &WatchedProcess| {
             let cores = if w.plane == Plane::DataPlane {
                 cores

@@ -80,6 +80,24 @@ pub struct AgentSpec {
     pub slices: Option<Slices>,
 }
 
+impl AgentSpec {
+    /// When an agent samples, in nanoseconds since the start of the window: at its edges, and between them each full
+    /// second or at the edges of the slices.
+    #[must_use]
+    pub fn sample_instants_ns(&self) -> Vec<i64> {
+        let window_ns = self.window_ns as i64;
+        let between: Vec<i64> = match &self.slices {
+            None => (0..window_ns).step_by(1_000_000_000).collect(),
+            Some(slices) => slices.spans_ns().flat_map(|(a, b)| [a, b]).collect(),
+        };
+        let mut all: Vec<i64> = [0, window_ns].into_iter().chain(between).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|t| *t <= window_ns);
+        all
+    }
+}
+
 /// The parts of a window in which a trial is loaded, while the others of its block are not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -178,5 +196,36 @@ impl Plane {
             Self::Generator => "generator",
             Self::Tare => "tare",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_fall_on_edges_and_seconds() {
+        let spec = |window_ns, slices| AgentSpec {
+            schema_version: 1,
+            processes: Vec::new(),
+            window_start_unix_ns: 0,
+            window_ns,
+            stack_period_ns: None,
+            slices,
+        };
+        let seconds = |window_ns| spec(window_ns, None).sample_instants_ns();
+        assert_eq!(seconds(2_000_000_000), [0, 1_000_000_000, 2_000_000_000]);
+        assert_eq!(seconds(1_500_000_000), [0, 1_000_000_000, 1_500_000_000]);
+        assert_eq!(seconds(400_000_000), [0, 400_000_000]);
+        let slices = Slices {
+            length_ns: 30,
+            gap_ns: 10,
+            lead_ns: 0,
+            starts_ns: vec![40, 80, 160],
+        };
+        assert_eq!(
+            spec(240, Some(slices)).sample_instants_ns(),
+            [0, 40, 80, 120, 160, 200, 240]
+        );
     }
 }

@@ -10,7 +10,7 @@ use tare_files::unix_ns;
 use tare_plan::SCHEMA_VERSION;
 use tare_records::record::{AgentRecord, ProcessSample, ResourceSample};
 use tare_records::stacks::StackSampling;
-use tare_records::worker::{AgentSpec, Slices, WatchedProcess};
+use tare_records::worker::{AgentSpec, WatchedProcess};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::agent_records::AgentRecords;
@@ -231,7 +231,7 @@ impl Sampler {
         let (mut last_t, mut last_cpu) = (0, Duration::ZERO);
         let end_ns = self.window.as_nanos() as i64;
         let slices = spec.slices.as_ref();
-        for due_ns in instants(end_ns, slices) {
+        for due_ns in spec.sample_instants_ns() {
             if due_ns < self.start.t_ns() - 500_000_000 && due_ns != end_ns {
                 continue; // The agent started late: the next instant is nearer.
             }
@@ -381,43 +381,11 @@ impl Sampler {
     }
 }
 
-/// Returns the instants of samples: the edges of the window, and between them each full second, or the edges of the
-/// slices.
-fn instants(window_ns: i64, slices: Option<&Slices>) -> Vec<i64> {
-    let between: Vec<i64> = match slices {
-        None => (0..window_ns).step_by(SECOND_NS as usize).collect(),
-        Some(slices) => slices.spans_ns().flat_map(|(a, b)| [a, b]).collect(),
-    };
-    let mut all: Vec<i64> = [0, window_ns].into_iter().chain(between).collect();
-    all.sort_unstable();
-    all.dedup();
-    all.retain(|t| *t <= window_ns);
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tare_records::record::StreamChecksum;
     use tare_records::worker::{Plane, WatchedProcess};
-
-    #[test]
-    fn samples_fall_on_edges_and_seconds() {
-        let seconds = |w| instants(w, None);
-        assert_eq!(seconds(2_000_000_000), [0, 1_000_000_000, 2_000_000_000]);
-        assert_eq!(seconds(1_500_000_000), [0, 1_000_000_000, 1_500_000_000]);
-        assert_eq!(seconds(400_000_000), [0, 400_000_000]);
-        let slices = Slices {
-            length_ns: 30,
-            gap_ns: 10,
-            lead_ns: 0,
-            starts_ns: vec![40, 80, 160],
-        };
-        assert_eq!(
-            instants(240, Some(&slices)),
-            [0, 40, 80, 120, 160, 200, 240]
-        );
-    }
 
     fn records(bytes: &[u8]) -> Vec<AgentRecord> {
         let text = std::str::from_utf8(bytes).unwrap();

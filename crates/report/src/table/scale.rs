@@ -18,6 +18,8 @@ pub(crate) enum Scale {
     Ratio,
     /// Of shares.
     Percent,
+    /// Of shares that somebody set: with the digits that they have.
+    Margin,
     /// Of probabilities.
     Probability,
     /// Of nanoseconds, as are the next.
@@ -63,7 +65,7 @@ impl Scale {
             Self::Cores => "cores",
             Self::Rps => "rps",
             Self::Mib => "MiB",
-            Self::Percent => "%",
+            Self::Percent | Self::Margin => "%",
             Self::Count
             | Self::Number
             | Self::Amount
@@ -81,6 +83,7 @@ impl Scale {
             Self::Amount => figures::amount(value),
             Self::Ratio => figures::ratio_interval(value, None, None),
             Self::Percent => figures::significant(value * 100.0),
+            Self::Margin => ((value * 1e4).round() / 100.0).to_string(),
             Self::Probability if value < 0.0001 => "< 0.0001".to_owned(),
             Self::Probability => figures::significant(value),
             Self::Seconds => figures::significant(value / 1e9),
@@ -138,6 +141,8 @@ mod tests {
         assert_eq!(Scale::of(Figure::P99).number(1_930_000.0), "1.93");
         assert_eq!(Scale::Rps.number(2_499.6), "2,500");
         assert_eq!(Scale::Percent.number(0.042), "4.20");
+        assert_eq!(Scale::Margin.number(0.05), "5");
+        assert_eq!(Scale::Margin.number(0.025), "2.5");
         assert_eq!(Scale::Probability.number(1e-9), "< 0.0001");
     }
 

@@ -51,7 +51,7 @@ pub(crate) fn gate(gate: &GateResult) -> Table {
     let columns = [
         Column::text("figure"),
         Column::number("candidate / reference", Scale::Ratio),
-        Column::number("margin", Scale::Percent),
+        Column::number("margin", Scale::Margin),
         Column::number("reference / itself", Scale::Ratio),
     ];
     let ratio = |value: Option<f64>, low, high| {

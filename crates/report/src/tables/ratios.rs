@@ -83,7 +83,7 @@ pub(crate) fn statistics(summary: &Summary, load: &str) -> Table {
         Column::number("blocks", Scale::Count),
         Column::number("p", Scale::Probability),
         Column::number("p, Holm", Scale::Probability),
-        Column::number("margin", Scale::Percent),
+        Column::number("margin", Scale::Margin),
         Column::number("detectable", Scale::Number),
         Column::number("more blocks", Scale::Number),
     ];

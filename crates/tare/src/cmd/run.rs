@@ -39,7 +39,7 @@ use turn::Taken;
 
 /// Run a plan: measure every mesh under every load, in blocks, and report what each mesh costs.
 ///
-/// Without a plan, `tare run` runs the built-in plan `quick` on this machine, in less than four minutes:
+/// Without a plan, `tare run` runs the built-in plan `quick` on this machine, in about four minutes:
 /// the example application Emojivoto without a mesh, with Envoy sidecars, and with Envoy sidecars
 /// and mutual TLS. It prints a table and writes a run directory with the page `report.html`.
 #[derive(clap::Args)]
