@@ -166,7 +166,6 @@ pub enum Phase {
 
 /// A worker to start, with its specification.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "a trial creates only a few")]
 pub enum WorkerSpec {
     /// A generator: `tare load --spec -`.
     Generator(LoadSpec),
