@@ -1,6 +1,6 @@
 //! Words that the terminal and the page share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tare_analysis::{cores, disturbance, figures};
 use tare_plan::limits::REPEATS_MAX;
@@ -367,7 +367,15 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
         .iter()
         .filter(|t| t.status == TrialStatus::Used);
     let used: Vec<&TrialRow> = used.filter(of).collect();
-    let found: BTreeSet<u32> = used.iter().map(|t| t.block).collect();
+    // A block may have the baseline and only some of the others.
+    let mut of_mesh: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for trial in &used {
+        of_mesh.entry(&trial.mesh).or_default().insert(trial.block);
+    }
+    if of_mesh.len() > 1 {
+        of_mesh.remove(&*summary.baseline);
+    }
+    let found = of_mesh.values().map(BTreeSet::len).max().unwrap_or(0);
     let loads: BTreeSet<&str> = used.iter().map(|t| t.load.as_str()).collect();
     // Some loads have blocks of their own, such as the searches for the capacity.
     let planned = match loads.first() {
@@ -375,7 +383,6 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
         _ => None,
     };
     let planned = planned.unwrap_or(summary.setup.repeats);
-    let found = found.len();
     if found == planned as usize {
         planned.to_string()
     } else {

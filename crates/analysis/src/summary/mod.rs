@@ -62,7 +62,7 @@ pub fn summarise_without(
     trials::exclude(&mut trials, excluded, &mut notes);
     run_queue::compare(plan, &mut trials);
     let ran = stopping::ran(plan, &trials);
-    let planned = planned(plan, &ran);
+    let planned = planned(&ran);
     note_missing_trials(planned, &trials, &mut notes);
     note_extensions(&ran, &mut notes);
     note_left_out_blocks(&trials, &mut notes);
@@ -130,9 +130,9 @@ fn mark_outliers(plan: &Plan, trials: &[Trial<'_>], rows: &mut [TrialRow]) {
     }
 }
 
-fn planned(plan: &Plan, ran: &Ran<'_>) -> u32 {
-    let loads = ran.groups.iter().map(|(b, n)| b.loads.len() as u32 * n);
-    plan.meshes.len() as u32 * loads.sum::<u32>()
+fn planned(ran: &Ran<'_>) -> u32 {
+    let groups = ran.groups.iter();
+    groups.map(|(b, n)| b.trials_of_block() * n).sum()
 }
 
 /// The grade of a run: invalid if a mesh has no usable trial under a load, or most blocks are disturbed;
@@ -164,7 +164,10 @@ fn note_missing_trials(planned: u32, trials: &[Trial<'_>], notes: &mut Vec<Strin
 
 /// Notes which levels were added to a sweep after it was run.
 fn note_extensions(ran: &Ran<'_>, notes: &mut Vec<String>) {
-    let later = ran.groups.iter().skip(1);
+    let Some((first, _)) = ran.groups.first() else {
+        return;
+    };
+    let later = ran.groups.iter().filter(|(b, _)| b.loads != first.loads);
     let added = later.filter(|(b, _)| b.loads.iter().all(|l| l.overload().is_none()));
     for (blocks, number) in added {
         let loads: Vec<&str> = blocks.loads.iter().map(|l| l.name.as_str()).collect();

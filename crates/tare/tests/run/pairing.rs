@@ -281,6 +281,27 @@ fn run_real(dir: &Path, text: &str) -> LoadedRun {
 }
 
 #[test]
+fn many_meshes_in_slices_are_complete_and_compared_with_the_baseline() {
+    let dir = tempfile::tempdir().unwrap();
+    let others = (1..=9).map(|i| format!(", {{name: e{i}, mesh: envoy}}"));
+    let meshes = format!("meshes: [bare{}]", others.collect::<String>());
+    let text = PLAN.replace("meshes: [bare, envoy, envoy/mtls]", &meshes);
+    let mut plan = resolve(&text.replace("together", "slices")).unwrap();
+    plan.environment = EnvironmentKind::Fake;
+    tare_fake::run_plan(dir.path(), plan).unwrap();
+    let run = load_run(dir.path()).unwrap();
+    assert_complete(&run, 2 * (9 + 2));
+    let summary = tare_report::summarise(&run);
+    assert_eq!((summary.trials_planned, summary.trials_done), (22, 22));
+    assert!(summary.notes.is_empty(), "{:?}", summary.notes);
+    assert_eq!(summary.setup.repeats, 2);
+    let with_bare = summary.comparisons.iter().filter(|c| c.reference == "bare");
+    assert_eq!(with_bare.filter(|c| !c.ratios.is_empty()).count(), 9);
+    let page = tare_report::render_page(&summary);
+    assert!(page.contains("over 2 blocks"), "the blocks of each mesh");
+}
+
+#[test]
 fn real_proxies_run_at_once_and_each_is_proven() {
     let dir = tempfile::tempdir().unwrap();
     let text = PLAN
