@@ -22,8 +22,8 @@ image: ## Build the static program and write tare-image.tar, an OCI archive for 
 dist: ## Build all release files for x86-64 and ARM64 in target/packages, and run them
 	scripts/dist
 
-demo: build ## Compare Envoy sidecars with no mesh on this machine: 2 minutes after the build
-	$(TARE) run --set meshes=bare,envoy/mtls --set repeats=6
+demo: build ## Compare Envoy sidecars, with and without mutual TLS, with no mesh on this machine: 2 minutes after the build
+	$(TARE) run --set repeats=5 --set load.duration=4s
 
 test: ## Run all tests; installs what they use (SETUP=no: not); CLUSTER=no omits Kubernetes, which needs root and Go
 	scripts/setup

@@ -187,8 +187,8 @@ fn machine(resources: &Resources, findings: &mut Vec<Finding>) {
     {
         let found = format!(
             "the machine was {:.0} % busy, {:.2} of {cores} cores",
-            busy * 100.0,
-            machine.busy_cores
+            busy.min(1.0) * 100.0,
+            machine.busy_cores.min(cores)
         );
         findings.push(Finding::new(grade, Reason::MachineSaturated, found));
     }

@@ -12,33 +12,31 @@ use tare_records::record::{
     AgentRecord, HardwareCounts, NodesSample, ProcessSample, ResourceSample,
 };
 use tare_records::trial::{MachineUse, MemoryKind, PlaneUse, ProcessUse, Resources};
-use tare_records::worker::{AgentSpec, Plane};
+use tare_records::worker::{AgentSpec, Plane, Slices};
+
+pub mod rounds;
 
 /// Longest time from the edge of a slice without a lead to its sample: of a slice, it is a hundredth or so.
 const LATE_NS_MAX: i64 = 5_000_000;
 
 /// Summarises an agent's records. `cores_allowed` is the number of cores that the trial's processes
 /// may run on; the samples contain the number of cores of the machine. A process that vanished
-/// counts with its use until its last reading. `None` with fewer than two samples.
+/// counts with its use until its last reading. Of a trial in slices, the rounds of `left_out` do not count. `None` with
+/// fewer than two samples.
 #[must_use]
 pub fn summarise(
     spec: &AgentSpec,
     records: &[AgentRecord],
     cores_allowed: u32,
+    left_out: &[u32],
 ) -> Option<Resources> {
-    let samples: Vec<&ResourceSample> = records
-        .iter()
-        .filter_map(|r| match r {
-            AgentRecord::Sample(s) => Some(s),
-            _ => None,
-        })
-        .collect();
+    let samples = samples(records);
     let (first, last) = (samples.first()?, samples.last()?);
     let edges: Vec<i64> = samples.iter().map(|s| s.t_ns).collect();
     let whole_ns = u64::try_from(last.t_ns - first.t_ns)
         .ok()
         .filter(|&w| w > 0)?;
-    let spans = spans(spec, &edges);
+    let spans = spans(spec, &edges, left_out);
     let window_ns = match &spec.slices {
         None => whole_ns,
         Some(slices) => slices.length_ns * spans.len() as u64,
@@ -70,7 +68,11 @@ pub fn summarise(
     };
     let mut machine = machine(&samples, whole_ns, cores_allowed, whole(&|_| true));
     if spec.slices.is_some() {
-        machine.busy_cores = busy_in(&samples, &spans) / window_ns as f64;
+        // What is left for a gap is work of the slice. All else that runs is the same in slices and gaps.
+        let own_ns: f64 = tracks.iter().map(Track::used_ns).sum();
+        let spans_ns: i64 = spans.iter().map(|(from, to)| to - from).sum();
+        let beside_ns = (busy_in(&samples, &spans) - own_ns).max(0.0);
+        machine.busy_cores = own_ns / window_ns as f64 + beside_ns / spans_ns.max(1) as f64;
     }
     Some(Resources {
         window_ns,
@@ -89,15 +91,35 @@ pub fn summarise(
     })
 }
 
-/// The parts of the window that count, from edge to edge: all of it, or the slices with samples at both edges, read
-/// before the first request after them.
-fn spans(spec: &AgentSpec, sampled_ns: &[i64]) -> Vec<(i64, i64)> {
+fn samples(records: &[AgentRecord]) -> Vec<&ResourceSample> {
+    fn sample(record: &AgentRecord) -> Option<&ResourceSample> {
+        match record {
+            AgentRecord::Sample(s) => Some(s),
+            _ => None,
+        }
+    }
+    records.iter().filter_map(sample).collect()
+}
+
+/// The parts of the window that count, from edge to edge: all of it, or the slices that are sampled in time and not left
+/// out.
+fn spans(spec: &AgentSpec, sampled_ns: &[i64], left_out: &[u32]) -> Vec<(i64, i64)> {
     let [first, .., last] = *sampled_ns else {
         return Vec::new();
     };
     let Some(slices) = &spec.slices else {
         return vec![(first, last)];
     };
+    let kept = (0..)
+        .zip(slices.spans_ns())
+        .filter(|(i, _)| !left_out.contains(i));
+    let kept = kept.map(|(_, span)| span);
+    kept.filter(|span| is_in_time(slices, sampled_ns, *span))
+        .collect()
+}
+
+/// Whether both edges of a slice were sampled before its first request, and the first one after it.
+fn is_in_time(slices: &Slices, sampled_ns: &[i64], (from, to): (i64, i64)) -> bool {
     let late_ns_max = match slices.lead_ns {
         0 => LATE_NS_MAX,
         lead_ns => lead_ns as i64,
@@ -108,8 +130,7 @@ fn spans(spec: &AgentSpec, sampled_ns: &[i64]) -> Vec<(i64, i64)> {
             .get(next)
             .is_some_and(|at| at - edge <= late_ns_max)
     };
-    let whole = |(from, to): &(i64, i64)| in_time(*from) && in_time(*to);
-    slices.spans_ns().filter(whole).collect()
+    in_time(from) && in_time(to)
 }
 
 /// CPU time of the machine in these parts, in nanoseconds.
@@ -148,8 +169,8 @@ fn sampling_cores(records: &[AgentRecord], window_ns: u64) -> f64 {
 struct Track {
     /// CPU used since the first edge, at each edge, in nanoseconds.
     cpu_ns: Vec<f64>,
-    /// CPU used in the parts of the window that count, in nanoseconds.
-    used_ns: f64,
+    /// CPU used in each part of the window that counts, in nanoseconds.
+    used_each_ns: Vec<f64>,
     /// Run-queue delay between the first and the last edge, in nanoseconds; `None` with fewer than
     /// two readings.
     run_queue_delay_ns: Option<u64>,
@@ -184,7 +205,7 @@ impl Track {
         };
         let (_, at) = at_edges(|p| Some(p.cpu_ns));
         let is_last = points.last().is_some_and(Option::is_some);
-        let in_spans = |of: fn(&ProcessSample) -> Option<u64>| -> Option<f64> {
+        let in_spans = |of: fn(&ProcessSample) -> Option<u64>| -> Option<Vec<f64>> {
             let known = readings(&points, of);
             let [(first, _), .., (last, _)] = known[..] else {
                 return None;
@@ -196,9 +217,9 @@ impl Track {
                 let [a, b] = [a, b].map(|t| at_instant(&known, (*t).clamp(from, to)));
                 (b - a).max(0.0)
             };
-            Some(spans.iter().map(used).sum())
+            Some(spans.iter().map(used).collect())
         };
-        let growth = |of| in_spans(of).map(|sum| sum.round() as u64);
+        let growth = |of| in_spans(of).map(|each| each.iter().sum::<f64>().round() as u64);
         let counted = points.iter().flatten().find_map(|p| p.counters);
         let counters = counted.and_then(|first| {
             Some(HardwareCounts {
@@ -221,7 +242,7 @@ impl Track {
         .unwrap_or_else(|| (MemoryKind::Rss, rss.clone()));
         Self {
             cpu_ns: at.iter().map(|&cpu| (cpu - base).max(0.0)).collect(),
-            used_ns: in_spans(|p| Some(p.cpu_ns)).unwrap_or(0.0),
+            used_each_ns: in_spans(|p| Some(p.cpu_ns)).unwrap_or_default(),
             run_queue_delay_ns: growth(|p| p.run_queue_delay_ns),
             counters,
             throttled_ns: growth(|p| p.throttled_ns),
@@ -231,6 +252,11 @@ impl Track {
             memory,
             memory_kind,
         }
+    }
+
+    /// CPU used in the parts of the window that count, in nanoseconds.
+    fn used_ns(&self) -> f64 {
+        self.used_each_ns.iter().sum()
     }
 
     /// CPU used from the first to the last edge, in nanoseconds.
@@ -255,7 +281,7 @@ impl Track {
         ProcessUse {
             name: name.to_owned(),
             plane,
-            cpu_cores: self.used_ns / window_ns as f64,
+            cpu_cores: self.used_ns() / window_ns as f64,
             cpu_cores_max: max(&self.cores()),
             run_queue_delay_ns: self.run_queue_delay_ns,
             counters: self.counters,
@@ -345,7 +371,7 @@ fn planes(processes: &[ProcessUse], tracks: &[Track], window_ns: u64) -> BTreeMa
             let memory = memory_sums(&mine);
             PlaneUse {
                 processes: mine.len() as u32,
-                cpu_cores: mine.iter().map(|(_, t)| t.used_ns).sum::<f64>() / window_ns as f64,
+                cpu_cores: mine.iter().map(|(_, t)| t.used_ns()).sum::<f64>() / window_ns as f64,
                 cpu_cores_max: max(&sum_each(mine.iter().map(|(_, t)| t.cores()))),
                 run_queue_delay_ns: mine.iter().map(|(p, _)| p.run_queue_delay_ns).sum(),
                 counters: HardwareCounts::sum(mine.iter().map(|(p, _)| p.counters)),

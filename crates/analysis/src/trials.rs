@@ -181,7 +181,7 @@ fn decode_one<'a>(stored: &'a StoredTrial, reader: &mut Reader) -> Trial<'a> {
     let mut invalid = |reason, found: String| {
         findings.push(Finding::new(Grade::Invalid, reason, found));
     };
-    let load = stored.result.load.as_ref();
+    let load = stored.result.counted();
     let load = match load.map(|l| Decoded::new(l, reader)).transpose() {
         Ok(load) => load,
         Err(error) => {
@@ -307,7 +307,7 @@ impl Trial<'_> {
     /// The trial's row in the list of trials.
     pub(crate) fn row(&self) -> TrialRow {
         let spec = &self.result.trial;
-        let load = self.result.load.as_ref();
+        let load = self.result.counted();
         let counters = self.counters(&WORK);
         let gone = self.resources().map_or(Vec::new(), |r| {
             r.processes

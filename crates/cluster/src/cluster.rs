@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_plan::mesh::Platform;
+use tare_plan::mesh::{MeshKubernetes, Platform};
 use tare_plan::trial::TrialSpec;
-use tare_plan::{KubernetesSettings, Plan};
+use tare_plan::{KubernetesSettings, Pairing, Plan};
 use tare_records::layout;
 use tare_records::layout::Fingerprint;
 use tare_records::trial::{Event, EventKind};
@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::api::{ApiClient, ApiError, kubeconfig};
-use super::application::{Front, Rendered};
+use super::application::{Front, Rendered, has_chart};
 use super::cleanup::Snapshot;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, delete_trials};
 use super::leftovers::refuse_other_runs;
-use super::mesh::{Helm, MeshInstaller, conflict};
-use super::objects::names::Names;
+use super::mesh::{Capabilities, Helm, MeshInstaller, conflict};
+use super::objects::names::{Names, TrialNames};
 use super::objects::{Node, node};
 use super::platform;
 use super::trial::deploy::{self, Inputs};
@@ -37,7 +37,7 @@ pub(crate) struct Cluster {
     pub(super) api: ApiClient,
     helm: Helm,
     pub(super) settings: KubernetesSettings,
-    names: Names,
+    pub(super) names: Names,
     ledger: Ledger,
     pub(super) nodes: Vec<Node>,
     platform: Option<&'static Platform>,
@@ -47,6 +47,9 @@ pub(crate) struct Cluster {
     pub(super) start_delay: Option<StartDelay>,
     /// The application of the user.
     application: Option<Arc<Rendered>>,
+    pairing: Pairing,
+    /// The meshes that are installed, if the trials of a run share them. In turns, each trial installs its own.
+    installed: Vec<MeshKubernetes>,
 }
 
 impl Cluster {
@@ -70,7 +73,7 @@ impl Cluster {
             None => Ledger {
                 id: id.to_owned(),
                 before: Snapshot::take(&api).await?,
-                mesh: None,
+                meshes: Vec::new(),
             },
         };
         for mesh in &plan.meshes {
@@ -84,7 +87,9 @@ impl Cluster {
             }
         }
         node::release(&api, &names.run).await?;
-        let application = Rendered::prepare(&api, &settings, &plan.workload.graph).await?;
+        let graph = &plan.workload.graph;
+        let capabilities = Capabilities::for_charts(&api, &version, has_chart(graph)).await?;
+        let application = Rendered::prepare(&api, &helm, graph, &capabilities).await?;
         for (title, note) in application.iter().flat_map(|a| &a.notes) {
             say(&format!("note: {title} {note}"));
         }
@@ -118,6 +123,8 @@ impl Cluster {
             reserved: None,
             start_delay: None,
             application: application.map(Arc::new),
+            pairing: plan.pairing,
+            installed: Vec::new(),
         };
         let fingerprint = cluster.fingerprint(programs);
         Ok((cluster, fingerprint))
@@ -228,19 +235,7 @@ impl Cluster {
         }
         let mut mesh_took = None;
         if let Some(mesh) = deployment.section().filter(|m| !m.releases.is_empty()) {
-            // The ledger must name the mesh before the first object of the mesh is on the cluster.
-            self.ledger.mesh = Some(mesh.clone());
-            self.ledger.write(&self.api, &self.names).await?;
-            let installer = MeshInstaller {
-                api: &self.api,
-                helm: &self.helm,
-                before: &self.ledger.before,
-                ready_within: Duration::from_secs(u64::from(self.settings.ready_within_s)),
-            };
-            let logs = dir.join(layout::LOGS);
-            let start = Instant::now();
-            installer.install(mesh, &self.names.run, &logs).await?;
-            mesh_took = Some(start.elapsed());
+            mesh_took = self.install(mesh, dir).await?;
         }
         let reserved = &deployment.generator_nodes;
         let nodes = self.nodes.iter().map(|n| &n.name);
@@ -256,13 +251,59 @@ impl Cluster {
         deploy::create(inputs, &mut deployment).await?;
         ready::wait_ready(inputs, &mut deployment).await?;
         churn::deploy(inputs, &mut deployment, mesh_took).await?;
+        let first = || StartDelay::first(deployment.ready_after);
+        self.start_delay.get_or_insert_with(first);
         Ok(deployment)
     }
 
-    /// Removes the objects of all trials. Returns an event for each that could not be removed.
-    pub(crate) async fn clear(&mut self) -> Vec<Event> {
-        let cleared = self.ledger.clear(&self.api, &self.helm, &self.names).await;
-        cleared.unwrap_or_else(|error| vec![not_cleared(&error)])
+    /// Installs a mesh. Returns how long it took; `None` if trials share the installation, and it exists.
+    async fn install(
+        &mut self,
+        mesh: &MeshKubernetes,
+        dir: &Path,
+    ) -> Result<Option<Duration>, EnvironmentError> {
+        let mut installed = self.installed.iter();
+        if installed.any(|known| known.is_installed_as(mesh)) {
+            return Ok(None);
+        }
+        // The ledger must name the mesh before the first object of the mesh is on the cluster.
+        if !self.ledger.meshes.contains(mesh) {
+            self.ledger.meshes.push(mesh.clone());
+        }
+        self.ledger.write(&self.api, &self.names).await?;
+        let installer = MeshInstaller {
+            api: &self.api,
+            helm: &self.helm,
+            before: &self.ledger.before,
+            ready_within: Duration::from_secs(u64::from(self.settings.ready_within_s)),
+        };
+        let logs = dir.join(layout::LOGS);
+        let start = Instant::now();
+        let done = installer.install(mesh, &self.names.run, &logs).await;
+        if let Err(error) = done {
+            // Other trials may use other meshes. `end` tries again, and reports what cannot be removed.
+            let (api, helm, names) = (&self.api, &self.helm, &self.names);
+            let _ = self.ledger.uninstall(api, helm, names, mesh).await;
+            return Err(error);
+        }
+        if !self.pairing.is_turns() {
+            self.installed.push(mesh.clone());
+        }
+        Ok(Some(start.elapsed()))
+    }
+
+    /// Removes the objects of a trial that was not deployed, or those of all; in turns, those of its mesh as well. Returns
+    /// an event for each that could not be removed.
+    pub(crate) async fn remove(&mut self, trial: Option<&TrialNames>) -> Vec<Event> {
+        let removed = match self.pairing.is_turns() {
+            true => self.ledger.clear(&self.api, &self.helm, &self.names).await,
+            false => {
+                let all = || self.names.trials_selector();
+                let selector = trial.map_or_else(all, TrialNames::selector);
+                delete_trials(&self.api, &selector).await
+            }
+        };
+        removed.unwrap_or_else(|error| vec![not_cleared(&error)])
     }
 
     /// Removes all objects of the run. Returns an event for each that could not be removed.

@@ -11,20 +11,16 @@ mod webhooks;
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
 use tare_plan::KubernetesSettings;
-use tare_plan::graph::ServiceGraph;
-use tare_plan::mesh::MeshKubernetes;
 
 use super::api::kinds::{Needed, POD, needed};
-use super::api::{ApiClient, ApiError, kubeconfig};
-use super::application::Rendered;
+use super::api::{ApiClient, ApiError};
 use super::cleanup::Snapshot;
 use super::ledger;
-use super::mesh::{Capabilities, Helm, conflict, mesh_role_for};
+use super::mesh::{Reviews, add_reviews, conflict, rule};
 use super::objects::names::MANAGED;
 use super::objects::{Node, Pod, node};
-use super::platform;
+use super::preview::Preview;
 use tare_run::environment::EnvironmentError;
 
 pub use deep::examine_deep;
@@ -63,47 +59,21 @@ fn note(what: &str, found: impl Into<String>) -> Check {
     check(what, None, found)
 }
 
-/// Checks a cluster for a run with these meshes and this graph, without changing it.
+/// Checks a cluster for a run, without changing it.
 ///
 /// # Errors
 /// When the cluster does not respond.
-pub async fn examine(
-    settings: &KubernetesSettings,
-    meshes: &[&MeshKubernetes],
-    graph: Option<&ServiceGraph>,
-) -> Result<Vec<Check>, EnvironmentError> {
-    let api = kubeconfig::connect(settings).await?;
-    let version = api.version().await?;
-    let mut checks = vec![passed("reachable", format!("Kubernetes {version}"))];
-    checks.push(rights(&api, settings).await?);
-    if let Some(graph) = graph.filter(|g| g.application.is_some()) {
-        checks.extend(application(&api, settings, graph).await);
-    }
-    let nodes = node::usable(&api, settings).await?;
-    let platform = platform::find(settings, &nodes);
-    // Some platforms need other Helm values, which change the objects of the charts.
-    let on_platform = meshes.iter().map(|m| {
-        let mut mesh = (*m).clone();
-        if let Some(platform) = platform.platform {
-            platform.apply(&mut mesh);
-        }
-        mesh
-    });
-    let on_platform: Vec<MeshKubernetes> = on_platform.collect();
-    let meshes: Vec<&MeshKubernetes> = on_platform.iter().collect();
-    let meshes = meshes.as_slice();
-    let mut rights = mesh_rights(&api, settings, meshes, graph).await?;
-    if let (Some(check), Some(platform), "auto") =
-        (&mut rights, platform.platform, settings.platform.as_str())
-        && check.good == Some(false)
-    {
-        // `tare doctor --rbac` sends no request to the cluster, so it cannot find the platform itself.
-        let name = &platform.name;
-        check.found += &format!(" (with `platform: {name}` in the file of --cluster)");
-    }
-    checks.extend(rights);
-    let installs = meshes.iter().any(|m| !m.releases.is_empty());
-    checks.push(match Helm::new(settings).version().await {
+pub async fn examine(preview: &Preview<'_>) -> Result<Vec<Check>, EnvironmentError> {
+    let (api, settings) = (&preview.api, preview.settings);
+    let mut checks = vec![passed(
+        "reachable",
+        format!("Kubernetes {}", preview.version),
+    )];
+    checks.push(rights(api, settings).await?);
+    checks.extend(application(preview));
+    checks.extend(mesh_rights(preview).await?);
+    let installs = preview.installed().next().is_some();
+    checks.push(match preview.helm.version().await {
         Ok(version) => passed("helm", version),
         Err(error) if installs => failed("helm", error.to_string()),
         Err(error) => note(
@@ -111,31 +81,12 @@ pub async fn examine(
             format!("{error}; only plans that install meshes need Helm"),
         ),
     });
-    checks.extend(conflicts(&api, meshes).await?);
-    checks.extend(node_checks(&nodes));
-    checks.push(note("platform", platform.found));
-    let installed = || meshes.iter().filter(|m| !m.releases.is_empty());
-    let notes: BTreeSet<&str> = installed()
-        .flat_map(|m| platform.platform.map(|p| p.notes_of(m)).unwrap_or_default())
-        .collect();
-    checks.extend(notes.into_iter().map(|text| note("platform", text)));
-    if installed().any(|m| m.networks.is_some()) {
-        let addresses = platform::addresses(&api, &nodes).await?;
-        let outside = installed().find_map(|m| platform::outside(m, &addresses));
-        checks.push(match outside {
-            Some(found) => failed("addresses", found),
-            None if addresses.is_empty() => note("addresses", "of pods and services: unknown"),
-            None => passed(
-                "addresses",
-                format!(
-                    "{} ranges and addresses of pods and services fit the meshes",
-                    addresses.len()
-                ),
-            ),
-        });
-    }
-    checks.push(other_pods(&api, &nodes).await?);
-    let runs = ledger::runs(&api).await?;
+    checks.extend(conflicts(preview).await?);
+    checks.extend(node_checks(&preview.nodes));
+    checks.extend(platform(preview));
+    checks.extend(addresses(preview));
+    checks.push(other_pods(api, &preview.nodes).await?);
+    let runs = ledger::runs(api).await?;
     let ids: Vec<&str> = runs.iter().map(|run| run.id()).collect();
     checks.push(match ids.join(", ") {
         ids if ids.is_empty() => passed("leftovers", "none from earlier runs"),
@@ -151,28 +102,25 @@ pub async fn examine(
     Ok(checks)
 }
 
-/// Checks the objects of the user's application.
-async fn application(
-    api: &ApiClient,
-    settings: &KubernetesSettings,
-    graph: &ServiceGraph,
-) -> Vec<Check> {
-    match Rendered::prepare(api, settings, graph).await {
-        Ok(rendered) => {
-            let count = rendered.as_ref().map_or(0, |r| r.titles().len());
-            let notes = rendered.iter().flat_map(|r| &r.notes);
+/// Whether the objects of the user's application can be deployed.
+fn application(preview: &Preview<'_>) -> Vec<Check> {
+    match &preview.application {
+        Ok(None) => Vec::new(),
+        Ok(Some(rendered)) => {
+            let notes = rendered.notes.iter();
             let notes = notes.map(|(title, found)| note("application", format!("{title} {found}")));
+            let count = rendered.objects.len();
             let objects = passed("application", format!("{count} objects"));
             std::iter::once(objects).chain(notes).collect()
         }
-        Err(error) => vec![failed("application", error.to_string())],
+        Err(error) => vec![failed("application", error)],
     }
 }
 
-/// Looks for what the installation of these meshes would change for others.
-async fn conflicts(api: &ApiClient, meshes: &[&MeshKubernetes]) -> Result<Option<Check>, ApiError> {
-    let mut installed = meshes.iter().filter(|m| !m.releases.is_empty()).peekable();
-    if installed.peek().is_none() {
+/// Looks for what the installation of the meshes would change for others.
+async fn conflicts(preview: &Preview<'_>) -> Result<Option<Check>, ApiError> {
+    let api = &preview.api;
+    if preview.installed().next().is_none() {
         return Ok(None);
     }
     let before = match Snapshot::take(api).await {
@@ -181,13 +129,42 @@ async fn conflicts(api: &ApiClient, meshes: &[&MeshKubernetes]) -> Result<Option
         }
         taken => taken?,
     };
-    for mesh in installed {
+    for mesh in preview.installed() {
         if let Some((found, remedy)) = conflict(api, &before, mesh).await? {
             return Ok(Some(failed("meshes", format!("{found}; {remedy}"))));
         }
     }
     let found = "no objects of these meshes, and no namespace that would join one";
     Ok(Some(passed("meshes", found)))
+}
+
+/// The platform, and what the meshes need on it.
+fn platform(preview: &Preview<'_>) -> Vec<Check> {
+    let platform = &preview.platform;
+    let notes = preview.installed().flat_map(|m| {
+        let platform = platform.platform.into_iter();
+        platform.flat_map(|p| p.notes_of(m))
+    });
+    let notes: BTreeSet<&str> = notes.collect();
+    let found = std::iter::once(platform.found.as_str()).chain(notes);
+    found.map(|text| note("platform", text)).collect()
+}
+
+/// Whether the meshes apply to the addresses of the cluster; `None` if no mesh has networks.
+fn addresses(preview: &Preview<'_>) -> Option<Check> {
+    let all = &preview.addresses;
+    preview.installed().find(|m| m.networks.is_some())?;
+    Some(match preview.outside(all) {
+        Some((_, found)) => failed("addresses", found),
+        None if all.is_empty() => note("addresses", "of pods and services: unknown"),
+        None => passed(
+            "addresses",
+            format!(
+                "{} ranges and addresses of pods and services fit the meshes",
+                all.len()
+            ),
+        ),
+    })
 }
 
 fn node_checks(nodes: &[Node]) -> Vec<Check> {
@@ -225,27 +202,17 @@ fn node_checks(nodes: &[Node]) -> Vec<Check> {
 
 /// Reviews every right that a run with these settings needs.
 async fn rights(api: &ApiClient, settings: &KubernetesSettings) -> Result<Check, ApiError> {
-    let mut reviews = Vec::new();
+    let mut reviews = Reviews::new();
     for kind in needed(settings) {
-        let (plural, sub) = kind.plural.split_once('/').unwrap_or((kind.plural, ""));
-        let mut right = json!({"group": kind.group, "resource": plural, "subresource": sub});
-        let mut names = vec![""];
-        if kind.needed == Needed::NamedSecrets {
-            right["namespace"] = settings.image_pull_secrets_from.as_str().into();
-            names = settings
-                .image_pull_secrets
-                .iter()
-                .map(String::as_str)
-                .collect();
-        }
-        for name in names {
-            right["name"] = name.into();
-            for verb in kind.verbs {
-                right["verb"] = (*verb).into();
-                let description = format!("{verb} {} {name}", kind.plural).trim().to_owned();
-                reviews.push((description, json!({"resourceAttributes": right})));
-            }
-        }
+        let (names, namespace) = match kind.needed {
+            Needed::NamedSecrets => (
+                settings.image_pull_secrets.as_slice(),
+                Some(settings.image_pull_secrets_from.as_str()),
+            ),
+            _ => (&[][..], None),
+        };
+        let rule = rule(kind.group, kind.plural, names, kind.verbs);
+        add_reviews(&rule, namespace, &mut reviews);
     }
     let missing = missing(api, &reviews).await?.join(", ");
     Ok(match missing.is_empty() {
@@ -257,43 +224,28 @@ async fn rights(api: &ApiClient, settings: &KubernetesSettings) -> Result<Check,
     })
 }
 
-/// Returns the descriptions of those rights that the user lacks. `reviews` has the specification of
-/// a `SelfSubjectAccessReview` for each right.
-async fn missing<'a>(
-    api: &ApiClient,
-    reviews: &'a [(String, Value)],
-) -> Result<Vec<&'a str>, ApiError> {
+/// Returns the descriptions of those rights that the user lacks.
+async fn missing<'a>(api: &ApiClient, reviews: &'a Reviews) -> Result<Vec<&'a str>, ApiError> {
     let mut missing = Vec::new();
     for (description, right) in reviews {
-        let review = json!({"apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview", "spec": right});
-        if api.review_access(&review).await?["status"]["allowed"] != true {
+        if !api.may(right).await? {
             missing.push(description.as_str());
         }
     }
     Ok(missing)
 }
 
-/// Reviews every right, in the whole cluster, that the installation of these meshes and the application need. Returns
+/// Reviews every right, in the whole cluster, that the installation of the meshes and the application need. Returns
 /// `None` if it needs no rights.
-async fn mesh_rights(
-    api: &ApiClient,
-    settings: &KubernetesSettings,
-    meshes: &[&MeshKubernetes],
-    graph: Option<&ServiceGraph>,
-) -> Result<Option<Check>, EnvironmentError> {
-    let chart = graph.and_then(|g| g.application.as_ref()?.chart.as_ref());
-    let has_charts = chart.is_some() || meshes.iter().any(|m| !m.releases.is_empty());
-    let capabilities = Capabilities::for_charts(api, has_charts).await?;
-    let role = mesh_role_for(settings, meshes, graph, &capabilities);
-    let reviews: Vec<(String, Value)> = match role.await {
-        Ok(role) => role.reviews().into_iter().collect(),
+async fn mesh_rights(preview: &Preview<'_>) -> Result<Option<Check>, ApiError> {
+    let reviews = match preview.role() {
+        Ok(role) => role.reviews(),
         Err(error) => return Ok(Some(note("mesh rights", format!("not checked: {error}")))),
     };
     if reviews.is_empty() {
         return Ok(None);
     }
-    let missing = missing(api, &reviews).await?;
+    let missing = missing(&preview.api, &reviews).await?;
     if missing.is_empty() {
         let found = format!(
             "all {} that the meshes and the application need",
@@ -306,15 +258,23 @@ async fn mesh_rights(
         n => format!(" and {n} more"),
     };
     let shown = missing[..missing.len().min(MISSING_SHOWN)].join(", ");
-    let remedy = "`tare doctor --rbac --plan PLAN` prints the role";
-    let found = format!("missing in the whole cluster: {shown}{more}; {remedy}");
+    // `tare doctor --rbac` sends no request to the cluster, so it cannot find the platform itself.
+    let platform = preview.platform.platform;
+    let platform = platform.filter(|_| preview.settings.platform == "auto");
+    let platform = platform.map_or_else(String::new, |p| {
+        format!(" (with `platform: {}` in the file of --cluster)", p.name)
+    });
+    let found = format!(
+        "missing in the whole cluster: {shown}{more}; `tare doctor --rbac --plan PLAN` prints the role{platform}"
+    );
     Ok(Some(failed("mesh rights", found)))
 }
 
 /// Counts the running pods on the nodes of a run that tare did not create.
 async fn other_pods(api: &ApiClient, nodes: &[Node]) -> Result<Check, ApiError> {
-    let pods = api.list(POD, None, &format!("{MANAGED}!=tare")).await?;
-    let others = pods.iter().map(Pod).filter(|p| {
+    let selector = format!("{MANAGED}!=tare");
+    let pods: Vec<Pod> = api.list(POD, None, &selector).await?;
+    let others = pods.iter().filter(|p| {
         p.namespace() != "kube-system"
             && p.phase() == "Running"
             && nodes.iter().any(|n| n.name == p.node())

@@ -1,6 +1,7 @@
 //! The environment `kubernetes`: runs trials on a cluster.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tare_plan::Plan;
 use tare_plan::trial::TrialSpec;
@@ -69,10 +70,11 @@ impl Environment for Kubernetes {
         dir: &Path,
     ) -> Result<Deployment, EnvironmentError> {
         let cluster = self.cluster()?;
+        let names = cluster.names.trial(trial.index);
         let deployed = cluster.deploy(plan, trial, dir).await;
         if deployed.is_err() {
             // `close` tries again, and reports the objects that cannot be removed.
-            let _ = cluster.clear().await;
+            let _ = cluster.remove(Some(&names)).await;
         }
         deployed
     }
@@ -100,6 +102,11 @@ impl Environment for Kubernetes {
         }
     }
 
+    fn start_lead(&self, count: u32) -> Duration {
+        let delay = self.cluster.as_ref().and_then(|c| c.start_delay);
+        delay.unwrap_or_default().of_all(count)
+    }
+
     async fn start(
         &mut self,
         deployment: &mut Deployment,
@@ -110,8 +117,7 @@ impl Environment for Kubernetes {
         let (api, settings) = (&cluster.api, &cluster.settings);
         match spec {
             WorkerSpec::Generator(spec) => {
-                let first = || generators::StartDelay::first(deployment.ready_after);
-                let delay = cluster.start_delay.get_or_insert_with(first);
+                let delay = cluster.start_delay.get_or_insert_default();
                 let started = generators::start(api, settings, deployment, delay, &spec);
                 let mut worker = started.await?;
                 let of_load = (&spec, &mut worker);
@@ -141,7 +147,8 @@ impl Environment for Kubernetes {
         let mut events = deployment.events.take();
         drop(deployment);
         match self.cluster() {
-            Ok(cluster) => events.extend(cluster.clear().await),
+            // The trials of a block end together.
+            Ok(cluster) => events.extend(cluster.remove(None).await),
             Err(error) => events.push(not_removed("", error.to_string())),
         }
         events

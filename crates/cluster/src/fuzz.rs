@@ -5,7 +5,7 @@ use std::path::Path;
 use tare_plan::KubernetesSettings;
 use tokio::io::{join, sink};
 
-use super::api::{items, object};
+use super::api::list;
 use super::application;
 use super::objects::{Pod, node};
 use crate::transfer::Receiver;
@@ -13,13 +13,8 @@ use crate::transfer::Receiver;
 /// Reads an answer of an API server: a list, whose objects are read as pods and as nodes. Returns what a user would see.
 #[must_use]
 pub fn answer(body: &[u8]) -> Vec<String> {
-    let Ok(items) = object(body).and_then(items) else {
-        return Vec::new();
-    };
-    let settings = KubernetesSettings::default();
     let mut words = Vec::new();
-    for item in &items {
-        let pod = Pod(item);
+    for pod in list::<Pod>(body).unwrap_or_default() {
         words.extend([
             pod.title(),
             pod.not_ready_reason(),
@@ -27,11 +22,11 @@ pub fn answer(body: &[u8]) -> Vec<String> {
         ]);
         words.extend(pod.termination());
         words.extend(pod.containers().iter().map(|c| c.image()));
-        words.push(format!(
-            "{:?} {:?}",
-            pod.watched(None),
-            node::read(item, &settings)
-        ));
+        words.push(format!("{:?}", pod.watched(None)));
+    }
+    let settings = KubernetesSettings::default();
+    for node in list(body).unwrap_or_default() {
+        words.push(format!("{:?}", node::read(&node, &settings)));
     }
     words
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde::{Deserialize, Deserializer, Serialize};
 use tare_plan::mesh::MeshKubernetes;
 use tare_records::trial::{Event, EventKind};
 
@@ -13,8 +13,9 @@ use super::api::kinds::{CONFIG_MAP, NAMESPACE, POD};
 use super::api::{ApiClient, ApiError};
 use super::cleanup::{ForcedDeletion, Snapshot};
 use super::mesh::{self, Helm, MeshInstaller};
-use super::objects::names::{MANAGED, Names, OBSERVATION, RUN, TRIAL, name_of};
-use super::objects::{manifests, node};
+use super::objects::names::{MANAGED, Names, OBSERVATION, RUN, TRIAL, run_labels};
+use super::objects::pod_parts::map;
+use super::objects::{Object, manifests, node};
 use super::wait::wait;
 use tare_run::events::not_removed;
 
@@ -32,17 +33,33 @@ pub(crate) struct Ledger {
     pub(crate) id: String,
     /// The cluster before the run.
     pub(crate) before: Snapshot,
-    /// The mesh that is installed or about to be installed.
-    pub(crate) mesh: Option<MeshKubernetes>,
+    /// The meshes that are installed or about to be installed.
+    #[serde(default, alias = "mesh", deserialize_with = "one_or_many")]
+    pub(crate) meshes: Vec<MeshKubernetes>,
+}
+
+/// Reads a list, or the one mesh or none of older versions.
+fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<MeshKubernetes>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Many(Vec<MeshKubernetes>),
+        One(Option<Box<MeshKubernetes>>),
+    }
+    Ok(match Written::deserialize(from)? {
+        Written::Many(all) => all,
+        Written::One(one) => one.into_iter().map(|mesh| *mesh).collect(),
+    })
 }
 
 impl Ledger {
     /// Reads the ledger in a namespace; `None` if it does not exist or is damaged.
     pub(crate) async fn read(api: &ApiClient, namespace: &str) -> Result<Option<Self>, ApiError> {
-        match api.get(CONFIG_MAP, namespace, NAME).await {
+        match api.get::<ConfigMap>(CONFIG_MAP, namespace, NAME).await {
             Ok(map) => {
-                let text = map["data"]["ledger.json"].as_str().unwrap_or_default();
-                Ok(serde_json::from_str(text).ok())
+                let data = map.data.unwrap_or_default();
+                let text = data.get("ledger.json");
+                Ok(text.and_then(|text| serde_json::from_str(text).ok()))
             }
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -50,17 +67,19 @@ impl Ledger {
     }
 
     pub(crate) async fn write(&self, api: &ApiClient, names: &Names) -> Result<(), ApiError> {
-        let labels = json!({MANAGED: "tare", RUN: names.run});
+        let labels = run_labels(&names.run);
         let namespace = manifests::namespace(&names.namespace(), labels.clone(), None, false);
         api.apply(NAMESPACE, &namespace).await?;
         let text = serde_json::to_string(self).unwrap_or_default();
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": names.namespace(), "labels": labels},
-            "data": {"ledger.json": text}});
-        api.apply(CONFIG_MAP, &map).await.map(drop)
+        let map = ConfigMap {
+            metadata: manifests::named(NAME, &names.namespace(), labels),
+            data: Some(map("ledger.json", &text)),
+            ..ConfigMap::default()
+        };
+        api.apply(CONFIG_MAP, &map).await
     }
 
-    /// Removes the objects of the run's trials: the application, then the mesh. Returns an event of
+    /// Removes the objects of the run's trials: the applications, then the meshes. Returns an event of
     /// kind [`EventKind::NotRemoved`] for each object that could not be removed.
     pub(crate) async fn clear(
         &mut self,
@@ -68,24 +87,35 @@ impl Ledger {
         helm: &Helm,
         names: &Names,
     ) -> Result<Vec<Event>, ApiError> {
-        let selector = format!("{RUN}={},{TRIAL}", names.run);
+        let selector = names.trials_selector();
         end_pods(api, &selector).await?;
         let mut events = Vec::new();
-        if let Some(mesh) = self.mesh.clone() {
-            let installer = MeshInstaller {
-                api,
-                helm,
-                before: &self.before,
-                ready_within: Duration::ZERO,
-            };
-            let uninstalled = installer.uninstall(&mesh).await;
-            if uninstalled.iter().all(|e| e.kind != EventKind::NotRemoved) {
-                self.mesh = None;
-                self.write(api, names).await?;
-            }
-            events.extend(uninstalled);
+        for mesh in self.meshes.clone().into_iter().rev() {
+            events.extend(self.uninstall(api, helm, names, &mesh).await?);
         }
         events.extend(delete_namespaces(api, &selector).await?);
+        Ok(events)
+    }
+
+    /// Uninstalls a mesh.
+    pub(crate) async fn uninstall(
+        &mut self,
+        api: &ApiClient,
+        helm: &Helm,
+        names: &Names,
+        mesh: &MeshKubernetes,
+    ) -> Result<Vec<Event>, ApiError> {
+        let installer = MeshInstaller {
+            api,
+            helm,
+            before: &self.before,
+            ready_within: Duration::ZERO,
+        };
+        let events = installer.uninstall(mesh).await;
+        if events.iter().all(|e| e.kind != EventKind::NotRemoved) {
+            self.meshes.retain(|installed| installed != mesh);
+            self.write(api, names).await?;
+        }
         Ok(events)
     }
 
@@ -99,7 +129,7 @@ impl Ledger {
     ) -> Result<Vec<Event>, ApiError> {
         let mut events = self.clear(api, helm, names).await?;
         node::release(api, &names.run).await?;
-        if self.mesh.is_none() {
+        if self.meshes.is_empty() {
             events.extend(delete_namespaces(api, &format!("{RUN}={}", names.run)).await?);
         }
         events.extend(mesh::differences(api, &self.before).await?);
@@ -151,20 +181,19 @@ impl LedgerEntry {
 /// Lists all runs with a namespace on a cluster.
 pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> {
     let selector = format!("{MANAGED}=tare,{RUN},!{TRIAL}");
-    let mut by_run: BTreeMap<String, Value> = BTreeMap::new();
-    for namespace in api.list(NAMESPACE, None, &selector).await? {
-        let run = namespace["metadata"]["labels"][RUN].as_str();
-        let run = run.unwrap_or_default().to_owned();
+    let mut by_run: BTreeMap<String, Object> = BTreeMap::new();
+    for namespace in api.list::<Object>(NAMESPACE, None, &selector).await? {
+        let run = namespace.metadata.label(RUN).to_owned();
         // The namespaces of the mesh have the same label. They stand for the run only if its own is missing.
-        let is_own = Names::of_namespace(name_of(&namespace)).run == run;
+        let is_own = Names::of_namespace(namespace.name()).run == run;
         if is_own || !by_run.contains_key(&run) {
             by_run.insert(run, namespace);
         }
     }
     let mut runs = Vec::new();
     for namespace in by_run.into_values() {
-        let is_observation = namespace["metadata"]["labels"][OBSERVATION].is_string();
-        let namespace = name_of(&namespace).to_owned();
+        let is_observation = namespace.metadata.labels.contains_key(OBSERVATION);
+        let namespace = namespace.metadata.name;
         let ledger = Ledger::read(api, &namespace).await?;
         runs.push(LedgerEntry {
             namespace,
@@ -178,19 +207,26 @@ pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<LedgerEntry>, ApiError> 
 /// Begins to delete the namespaces that match a label selector, and waits until their pods with the same labels have ended.
 /// Kubernetes begins to empty a namespace only after 5 s. Meanwhile, the mesh can be uninstalled.
 async fn end_pods(api: &ApiClient, selector: &str) -> Result<(), ApiError> {
-    for namespace in api.list(NAMESPACE, None, selector).await? {
-        let name = name_of(&namespace);
+    for namespace in api.list::<Object>(NAMESPACE, None, selector).await? {
+        let name = namespace.name();
         api.delete(NAMESPACE, None, name).await?;
         // In a namespace that is being deleted, no controller replaces them. Without this, they only end later.
         let _ = api.delete_all(POD, name).await;
     }
     let ended = wait("pods have ended", POLL, PODS_END_WITHIN, async || {
-        let left = api.list(POD, None, selector).await?;
+        let left: Vec<Object> = api.list(POD, None, selector).await?;
         Ok::<_, ApiError>(if left.is_empty() { Ok(()) } else { Err(()) })
     });
     // Pods that do not end are deleted by force with their namespace.
     let _: Result<(), ()> = ended.await?;
     Ok(())
+}
+
+/// Removes the objects of trials that match a label selector, without their meshes. Returns an event for each that could not
+/// be removed.
+pub(super) async fn delete_trials(api: &ApiClient, selector: &str) -> Result<Vec<Event>, ApiError> {
+    end_pods(api, selector).await?;
+    delete_namespaces(api, selector).await
 }
 
 /// Deletes the namespaces that match a label selector and waits until they are gone.
@@ -202,43 +238,39 @@ pub(super) async fn delete_namespaces(
     let mut events = Vec::new();
     let mut deleted = BTreeSet::new();
     let gone = wait("namespaces are deleted", POLL, GONE_WITHIN, async || {
-        let left = api.list(NAMESPACE, None, selector).await?;
+        let left: Vec<Object> = api.list(NAMESPACE, None, selector).await?;
         if left.is_empty() {
             return Ok(Ok(()));
         }
-        let names: Vec<String> = left.iter().map(|n| name_of(n).to_owned()).collect();
-        for name in &names {
-            if deleted.insert(name.clone()) {
-                api.delete(NAMESPACE, None, name).await?;
+        for namespace in &left {
+            if deleted.insert(namespace.name().to_owned()) {
+                api.delete(NAMESPACE, None, namespace.name()).await?;
             }
         }
-        let forced = forced_deletion.when_due(api, names.iter().map(String::as_str));
+        let forced = forced_deletion.when_due(api, left.iter().map(Object::name));
         events.extend(forced.await?);
-        Ok::<_, ApiError>(Err((left, names)))
+        Ok::<_, ApiError>(Err(left))
     });
-    if let Err((left, names)) = gone.await? {
-        let remaining = |(namespace, name): (&Value, &String)| {
-            let reason = terminating_reason(namespace);
+    if let Err(left) = gone.await? {
+        let remaining = |namespace: &Object| {
+            let (name, reason) = (namespace.name(), terminating_reason(namespace));
             let found = format!("still terminating: {reason}; kubectl delete namespace {name}");
             not_removed(format!("namespace {name}"), found)
         };
-        events.extend(left.iter().zip(&names).map(remaining));
+        events.extend(left.iter().map(remaining));
     }
     Ok(events)
 }
 
 /// Returns why a namespace is still terminating: its conditions, and the finalizers of other
 /// programs.
-fn terminating_reason(namespace: &Value) -> String {
-    let conditions = namespace["status"]["conditions"].as_array();
-    let conditions = conditions.into_iter().flatten();
+fn terminating_reason(namespace: &Object) -> String {
+    let conditions = namespace.status.conditions.iter();
     let mut reasons: Vec<String> = conditions
-        .filter(|c| c["status"] == "True")
-        .filter_map(|c| c["message"].as_str().map(str::to_owned))
+        .filter(|c| c.status == "True")
+        .filter_map(|c| c.message.clone())
         .collect();
-    let finalizers = namespace["metadata"]["finalizers"].as_array();
-    let finalizers = finalizers.into_iter().flatten();
-    let finalizers: Vec<&str> = finalizers.filter_map(Value::as_str).collect();
+    let finalizers = &namespace.metadata.finalizers;
     if !finalizers.is_empty() {
         reasons.push(format!("it has the finalizers {}", finalizers.join(", ")));
     }
@@ -250,8 +282,25 @@ fn terminating_reason(namespace: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::terminating_reason;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn terminating_reason(namespace: &Value) -> String {
+        super::terminating_reason(&serde_json::from_value(namespace.clone()).unwrap())
+    }
+
+    #[test]
+    fn a_ledger_of_an_older_version_names_one_mesh_or_none() {
+        let ledger = |mesh: Value| {
+            let before = super::Snapshot::default();
+            let written = json!({"id": "a", "before": before, "mesh": mesh});
+            serde_json::from_value::<super::Ledger>(written).unwrap()
+        };
+        assert_eq!(ledger(Value::Null).meshes, []);
+        let one = ledger(json!({"version": "1.2.3", "parts": {}, "join": {}}));
+        assert_eq!(one.meshes.len(), 1);
+        let again = serde_json::from_value(json!(one)).unwrap();
+        assert_eq!(one, again);
+    }
 
     #[test]
     fn conditions_and_finalizers_are_the_reason_of_a_terminating_namespace() {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::Service;
 use tare_plan::KubernetesSettings;
-use tare_plan::mesh::{Mesh, MeshKubernetes, Platform};
+use tare_plan::mesh::{MeshKubernetes, Platform};
 
 use super::api::kinds::SERVICE;
 use super::api::{ApiClient, ApiError};
@@ -55,28 +56,12 @@ pub(crate) fn find(settings: &KubernetesSettings, nodes: &[Node]) -> FoundPlatfo
     }
 }
 
-/// Returns these meshes with the values of the platform that the settings name. Without a name they are unchanged,
-/// because no request is sent to the cluster.
-#[must_use]
-pub fn with_named_platform(settings: &KubernetesSettings, meshes: &[Mesh]) -> Vec<Mesh> {
-    let mut meshes = meshes.to_vec();
-    if let Some(platform) = Platform::named(&settings.platform) {
-        let sections = meshes.iter_mut().filter_map(|m| m.kubernetes.as_mut());
-        sections.for_each(|section| platform.apply(section));
-    }
-    meshes
-}
-
 /// Returns addresses of the cluster: the ranges of the pods of its nodes, and the addresses of the Service of the API
 /// server. Without the right to read that Service, its addresses are left out.
 pub(crate) async fn addresses(api: &ApiClient, nodes: &[Node]) -> Result<Vec<String>, ApiError> {
     let mut all: BTreeSet<String> = nodes.iter().flat_map(|n| n.pod_ranges.clone()).collect();
-    match api.get(SERVICE, "default", "kubernetes").await {
-        Ok(service) => {
-            let spec = &service["spec"];
-            let ips = spec["clusterIPs"].as_array().into_iter().flatten();
-            all.extend(ips.filter_map(|ip| ip.as_str().map(str::to_owned)));
-        }
+    match api.get::<Service>(SERVICE, "default", "kubernetes").await {
+        Ok(service) => all.extend(service.spec.and_then(|s| s.cluster_ips).unwrap_or_default()),
         Err(error) if error.is_forbidden() || error.is_not_found() => {}
         Err(error) => return Err(error),
     }
@@ -105,15 +90,8 @@ mod tests {
 
     fn node(platform: Option<&str>) -> Node {
         Node {
-            name: "n".into(),
-            machine: "one".into(),
-            cores: 2,
-            memory_bytes: 4,
-            architecture: String::new(),
-            is_for_generators: true,
-            software: String::new(),
             platform: platform.map(|name| Platform::named(name).unwrap()),
-            pod_ranges: Vec::new(),
+            ..Node::default()
         }
     }
 

@@ -11,7 +11,7 @@ use super::{FakeDeployment, IDLE_CORES, push};
 pub(super) fn agent_lines(
     deployment: &FakeDeployment,
     spec: &AgentSpec,
-    others: f64,
+    others: &dyn Fn(u64) -> f64,
 ) -> Vec<String> {
     let trial = &deployment.trial;
     // The virtual data plane uses 0.1 cores per 1,000 rps and process, 0.15 with mTLS.
@@ -19,13 +19,18 @@ pub(super) fn agent_lines(
     let per_rps = if mtls { 0.15e-3 } else { 0.1e-3 };
     let mut rng = Rng::stream(trial.seed, u64::from(trial.index) + 99);
     let cores = IDLE_CORES + deployment.rate_rps * per_rps * (1.0 + 0.02 * (rng.next_f64() - 0.5));
-    agent_records(spec, cores, others)
+    records(spec, cores, others)
 }
 
 /// Returns the records of an agent whose data-plane processes use `cores` each, on a machine on which
 /// processes outside the trial use `others`.
 #[must_use]
 pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
+    records(spec, cores, &|t_ns| t_ns as f64 * others)
+}
+
+/// The same; `others` is the CPU that processes outside the trial have used at an instant, in nanoseconds.
+pub(super) fn records(spec: &AgentSpec, cores: f64, others: &dyn Fn(u64) -> f64) -> Vec<String> {
     let mut out = RecordWriter::default();
     push(&mut out, &AgentRecord::Hello(Hello::new("agent", 1)));
     for t_ns in spec.sample_instants_ns() {
@@ -58,7 +63,7 @@ pub fn agent_records(spec: &AgentSpec, cores: f64, others: f64) -> Vec<String> {
                     cpus: 2,
                     idle_ns: (2 * t_ns)
                         .saturating_sub(samples.iter().flatten().map(|p| p.cpu_ns).sum::<u64>())
-                        .saturating_sub((t_ns as f64 * others) as u64),
+                        .saturating_sub(others(t_ns) as u64),
                     stolen_ns: 0,
                     interrupt_ns: None,
                     pressure_ns: None,

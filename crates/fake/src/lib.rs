@@ -8,6 +8,7 @@ mod generator;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tare_plan::limits::SECOND_NS;
 use tare_plan::mesh::DataPlaneKind;
 use tare_plan::trial::TrialSpec;
 use tare_plan::{EnvironmentKind, Plan};
@@ -28,7 +29,6 @@ pub use agent::agent_records;
 use generator::{Service, load_lines, rate_rps};
 pub use generator::{capacity_rps, load_records};
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Start of virtual trials, in nanoseconds since 1970.
 const EPOCH_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
 
@@ -51,6 +51,8 @@ pub enum Fault {
     AgentDies(u32),
     /// Processes outside this trial take half a core.
     Neighbour(u32),
+    /// Processes outside this trial take 1.5 cores in the third and the fourth second of the window.
+    NeighbourForTwoSeconds(u32),
     /// The disk is full when the result of this trial is written.
     DiskFull(u32),
 }
@@ -211,13 +213,15 @@ impl Environment for Fake {
         let mut lines = match &spec {
             WorkerSpec::Generator(spec) => load_lines(spec, Service::new(&deployment.trial)),
             WorkerSpec::Agent(spec) | WorkerSpec::IdleAgent(spec) => {
-                let others = match self.has(Fault::Neighbour(index)) {
-                    true => 0.5,
-                    false => 0.0,
+                let others = |t_ns: u64| {
+                    let all = f64::from(self.has(Fault::Neighbour(index))) * 0.5 * t_ns as f64;
+                    let spell_ns = t_ns.clamp(2 * SECOND_NS, 4 * SECOND_NS) - 2 * SECOND_NS;
+                    let spell = f64::from(self.has(Fault::NeighbourForTwoSeconds(index)));
+                    all + spell * 1.5 * spell_ns as f64
                 };
                 match deployment.loaded {
-                    true => agent_lines(deployment, spec, others),
-                    false => agent_records(spec, IDLE_CORES, others),
+                    true => agent_lines(deployment, spec, &others),
+                    false => agent::records(spec, IDLE_CORES, &others),
                 }
             }
         };

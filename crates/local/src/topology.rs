@@ -10,6 +10,7 @@ use std::ops::Range;
 use tare_plan::Workload;
 use tare_plan::graph::{Service, ServiceGraph, ServiceProtocol, Store};
 use tare_plan::mesh::{DataPlaneKind, External, Mesh, Placement};
+use tare_records::summary::path::GENERATOR;
 use tare_records::worker::Upstream;
 
 use super::identity::spiffe_id;
@@ -31,8 +32,6 @@ const TCP_OUTBOUND_PORT: u16 = 15100;
 const TCP_CALLS_MAX: usize = 17_000;
 /// Maximum number of pods in the network of a run; the last addresses are reserved.
 const PODS_MAX: u64 = 250 * 254;
-/// Name of the generator's pod.
-pub(super) const GENERATOR: &str = "generator";
 
 /// One replica of a service of an instance, with its sidecar; or the generator's sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -32,6 +32,8 @@ pub(crate) const LIST_MAX: usize = 64;
 /// Most instances of a workload.
 pub const INSTANCES_MAX: u32 = 1_000;
 
+/// One second.
+pub const SECOND_NS: u64 = 1_000_000_000;
 /// One hour.
 pub const HOUR_NS: u64 = 3_600_000_000_000;
 

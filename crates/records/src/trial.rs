@@ -55,14 +55,21 @@ pub struct TrialResult {
 }
 
 impl TrialResult {
+    /// The part of the generators' result that figures are made of: all of it, or without the rounds that were left out.
+    #[must_use]
+    pub fn counted(&self) -> Option<&LoadResult> {
+        let kept = self.slices.as_ref().and_then(|s| s.kept.as_deref());
+        kept.or(self.load.as_ref())
+    }
+
     /// Requests per second that the generators sent while the trial was loaded; `None` without their result.
     #[must_use]
     pub fn achieved_rps(&self) -> Option<f64> {
-        let load = self.load.as_ref()?;
+        let load = self.counted()?;
         let loaded_ns = self
             .slices
             .as_ref()
-            .map_or(load.window_ns, |s| s.slices.loaded_ns());
+            .map_or(load.window_ns, SliceUse::loaded_ns);
         Some(load.rate.achieved * load.window_ns as f64 / loaded_ns.max(1) as f64)
     }
 
@@ -81,13 +88,29 @@ impl TrialResult {
 }
 
 /// The slices of a trial.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SliceUse {
     /// When it was loaded.
     pub slices: Slices,
     /// Responses that took longer than the gap: so many, at most, were still in progress when the next slice began.
     pub longer_than_gap: u64,
+    /// The rounds, from 0, that are left out of the figures of all trials of the block, because something outside them
+    /// disturbed the machine. In each round, each trial has one slice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<u32>,
+    /// The generators' result without these rounds; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Box<LoadResult>>,
+}
+
+impl SliceUse {
+    /// How long the trial was loaded in the rounds that count, in nanoseconds.
+    #[must_use]
+    pub fn loaded_ns(&self) -> u64 {
+        let left_out = self.left_out.len() as u64 * self.slices.length_ns;
+        self.slices.loaded_ns().saturating_sub(left_out)
+    }
 }
 
 /// A check of the mesh before or after the measurement.

@@ -185,7 +185,7 @@ pub enum Reason {
     StartSkew,
     /// The latencies of one generator differ from those of the others.
     GeneratorsDiffer,
-    /// Requests of a slice were still in progress when the next trial was loaded.
+    /// Requests of a mesh were still in progress when the next one was loaded, which may be that of the trial.
     SlicesOverlap,
     /// The generator's machine had no port, file descriptor or memory left.
     LocalShortage,

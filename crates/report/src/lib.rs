@@ -7,6 +7,7 @@
 mod churn_words;
 mod derived;
 pub mod export;
+mod findings;
 mod fit_words;
 mod gate_words;
 mod history;

@@ -1,9 +1,12 @@
 //! Words of the price list of features, which the terminal and the page share.
 
 use tare_analysis::figures;
+use tare_plan::{Figure, Unit};
 use tare_records::summary::{
     Answer, Cell, Estimate, FeaturePrice, Outcome, Price, PriceList, Summary,
 };
+
+use crate::table::{Mark, Scale};
 
 /// Returns the outcome: `higher`, `lower`, `the same within the margin`, `not resolved` or `no answer`.
 pub(crate) fn outcome(price: &Price) -> &'static str {
@@ -14,6 +17,80 @@ pub(crate) fn outcome(price: &Price) -> &'static str {
         Some(outcome) => outcome.words(),
     }
 }
+
+/// Returns the mark of a figure.
+pub(crate) fn mark(price: &Price) -> Mark {
+    price.outcome.map_or(Mark::NoAnswer, Mark::Outcome)
+}
+
+/// What the picture of the prices shows.
+pub(crate) const PICTURE: &str = "Dot and line: estimate and interval, filled if the feature changes CPU. Grey band: the interval of a \
+    feature that changes nothing, which is the noise of this run. Faint: not resolved.";
+
+/// Returns how many features cost CPU, and which cost most, in sentences.
+pub(crate) fn answer(summary: &Summary, list: &PriceList) -> String {
+    let priced = list.features.iter().filter(|f| !f.nothing);
+    let prices: Vec<(&str, &Price)> = priced
+        .filter_map(|f| Some((name(&f.mesh), f.cpu.as_ref()?)))
+        .collect();
+    let with = |outcome| {
+        prices
+            .iter()
+            .filter(move |(_, p)| p.outcome == Some(outcome))
+    };
+    let hop = list.reference_hop_ns.as_ref();
+    let hop = hop.map_or(String::new(), |e| {
+        format!(
+            ", which is {} without a feature",
+            figures::duration(e.value)
+        )
+    });
+    let mut sentences = vec![match with(Outcome::Different).count() {
+        0 => format!("No feature is certain to change the CPU time of a hop{hop}."),
+        n => {
+            let change = if n == 1 { "changes" } else { "change" };
+            format!(
+                "{n} of {} features {change} the CPU time of a hop{hop}.",
+                prices.len()
+            )
+        }
+    }];
+    // The features are in the order of what they add.
+    let added = |p: &Price| p.added.clone().filter(|e| e.value > 0.0);
+    let most = with(Outcome::Different).filter_map(|(name, p)| {
+        let e = added(p)?;
+        let shown = figures::amount_interval(e.value, e.low, e.high, Unit::Ns);
+        Some(format!("{name} (+{})", shown.value))
+    });
+    let most: Vec<String> = most.take(MOST).collect();
+    if !most.is_empty() {
+        sentences.push(format!("Most: {}.", most.join(", ")));
+    }
+    let same = with(Outcome::Same).count();
+    if same > 0 {
+        let ratios = summary.comparisons.iter().flat_map(|c| &c.ratios);
+        let margin = ratios.into_iter().find(|r| r.what == Figure::ProxyCpu);
+        let margin = margin.map_or(0.0, |r| r.margin);
+        let percent = Scale::Margin.number(margin);
+        sentences.push(format!("{} the same within {percent} %.", are(same)));
+    }
+    let open = with(Outcome::NotResolved).count();
+    if open > 0 {
+        sentences.push(format!("{} not resolved.", are(open)));
+    }
+    sentences.join(" ")
+}
+
+/// So many features, and the verb.
+fn are(count: usize) -> String {
+    match count {
+        1 => "1 is".to_owned(),
+        n => format!("{n} are"),
+    }
+}
+
+/// Number of features that the answer names.
+const MOST: usize = 3;
 
 /// Returns the cell of a feature; `None` if the summary has none.
 pub(crate) fn cell<'a>(

@@ -4,7 +4,7 @@
 use std::io::BufReader;
 use std::path::Path;
 
-use tare_analysis::search::Search;
+use tare_analysis::search::{STEPS_MAX, Search};
 use tare_files::open_without_links;
 use tare_plan::Load;
 use tare_records::capacity::{Capacity, CapacityStep};
@@ -14,8 +14,6 @@ use tare_stats::search::RateEstimate;
 use crate::store::next_line;
 use crate::text::printable;
 
-/// Most steps that are read.
-const STEPS_MAX: u32 = 10_000;
 /// Largest relative difference of two rates that are computed from the same steps.
 const ROUNDING: f64 = 1e-6;
 
@@ -50,11 +48,11 @@ fn same(a: Option<RateEstimate>, b: Option<RateEstimate>) -> bool {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<CapacityStep>, String> {
+pub(crate) fn read(path: &Path) -> Result<Vec<CapacityStep>, String> {
     let mut reader = BufReader::new(open_without_links(path).map_err(|e| e.to_string())?);
     let (mut line, mut steps) = (String::new(), Vec::new());
     while next_line(&mut reader, &mut line).map_err(|e| e.to_string())? {
-        if steps.len() as u32 >= STEPS_MAX {
+        if steps.len() >= STEPS_MAX {
             return Err(format!("more than {STEPS_MAX} steps"));
         }
         let step = serde_json::from_str(&line).map_err(|e| printable(&e.to_string()))?;

@@ -367,7 +367,7 @@ pub(crate) fn blocks(summary: &Summary, of: impl Fn(&&TrialRow) -> bool) -> Stri
         .iter()
         .filter(|t| t.status == TrialStatus::Used);
     let used: Vec<&TrialRow> = used.filter(of).collect();
-    // A block may have the baseline and only some of the others.
+    // Of each mesh: the baseline is in each part of a block, and the others in one of them.
     let mut of_mesh: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for trial in &used {
         of_mesh.entry(&trial.mesh).or_default().insert(trial.block);

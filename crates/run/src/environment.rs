@@ -99,7 +99,12 @@ pub trait Environment {
         Err(EnvironmentError::missing(what, "report it"))
     }
 
-    /// Starts a worker.
+    /// The time from the start of the first of `count` generators to a load that all of them begin at the same instant.
+    fn start_lead(&self, count: u32) -> Duration {
+        LEAD + count * LEAD_EACH
+    }
+
+    /// Starts a worker. A generator whose specification has the instant of its load begins at this instant.
     ///
     /// # Errors
     /// When the worker cannot be started.
@@ -117,6 +122,10 @@ pub trait Environment {
     /// Removes everything that the environment itself holds (temporary files, keys).
     async fn close(self) -> Vec<Event>;
 }
+
+/// Time to start generators and agents that are processes: in all, and for each trial.
+const LEAD: Duration = Duration::from_secs(1);
+const LEAD_EACH: Duration = Duration::from_millis(200);
 
 /// The times of the sampling without load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

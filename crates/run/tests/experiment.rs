@@ -204,6 +204,8 @@ fn adaptive(half_width: f64) -> Plan {
         until: Some(StopRule {
             targets: vec![target],
             min: UNTIL_MIN,
+            resolved: false,
+            budget_ns: None,
         }),
         ..plan()
     }

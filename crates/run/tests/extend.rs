@@ -12,7 +12,7 @@ use tare_run::experiment::{Observer, Outcome, Update, missing, run};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 
-const SWEEP: &str = "workload: echo\nmeshes: [bare, envoy]\nrepeats: 3\nreruns: 0\n\
+const SWEEP: &str = "workload: echo\nmeshes: [bare, envoy]\npairing: turns\nrepeats: 3\nreruns: 0\n\
                      load: {rate: 200, connections: 4, duration: 3s, warmup: 0s}\n\
                      vary: {response_bytes: [0, 1KiB, 64KiB]}";
 

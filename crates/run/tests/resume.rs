@@ -10,7 +10,7 @@ use tare_run::experiment::{Observer, Outcome, RunError, Update, missing, run};
 use tare_run::store::RunDir;
 use tokio::sync::watch;
 
-const PLAN: &str = "workload: echo\nmeshes: [bare, envoy]\nrepeats: 2\nreruns: 0\n\
+const PLAN: &str = "workload: echo\nmeshes: [bare, envoy]\npairing: turns\nrepeats: 2\nreruns: 0\n\
                     load: {rate: 200, connections: 4, duration: 3s, warmup: 0s}";
 
 struct Nobody;

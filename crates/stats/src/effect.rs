@@ -4,7 +4,8 @@
 //! differences the estimate is their mean, with Student's t. From there on it is the Hodges-Lehmann
 //! estimate with the interval of Wilcoxon's signed ranks: as narrow where the differences are normal,
 //! and much narrower where a few of them are far away, as on machines with neighbours. With fewer
-//! differences, signed ranks cannot reach 95 %. Values of two runs are independent: Welch's t.
+//! differences, signed ranks cannot reach 95 %. Of many comparisons of one kind, the mean of a few differences has the
+//! variance of [`crate::moderate`]. Values of two runs are independent: Welch's t.
 //! docs/statistics.md has the simulated coverage.
 //!
 //! Sources: Student (1908); Welch, "The generalization of Student's problem when several different
@@ -12,6 +13,7 @@
 //! tests" (1963); Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods" (2014), sections
 //! 3.1 to 3.3.
 
+use crate::moderate::Prior;
 use crate::order::{middle, sorted};
 use crate::special::{normal_below, normal_quantile, t_beyond, t_quantile};
 
@@ -32,6 +34,8 @@ pub struct Effect {
 #[derive(Debug, Clone, PartialEq)]
 enum Centre {
     Mean {
+        /// Number of values.
+        values: usize,
         mean: f64,
         error: f64,
         freedom: f64,
@@ -50,13 +54,23 @@ impl Effect {
     /// than 2.
     #[must_use]
     pub fn paired(differences: &[f64], grain: f64) -> Option<Self> {
+        Self::moderated(differences, grain, None)
+    }
+
+    /// The same, as one of many comparisons of its kind, which know the variance of a difference together. Signed ranks
+    /// use no variance, and no prior.
+    #[must_use]
+    pub fn moderated(differences: &[f64], grain: f64, prior: Option<Prior>) -> Option<Self> {
         let centre = match differences.len() {
             n if n < SIGNED_RANK_FROM => {
-                let (mean, variance) = mean_and_variance(differences)?;
+                let (mean, own) = mean_and_variance(differences)?;
+                let (values, own) = (n as f64, (own * n as f64, n as f64 - 1.0));
+                let (variance, freedom) = prior.map_or(own, |p| p.moderate(own.0, own.1));
                 Centre::Mean {
+                    values: n,
                     mean,
-                    error: variance.sqrt(),
-                    freedom: n as f64 - 1.0,
+                    error: (variance / values).sqrt(),
+                    freedom,
                 }
             }
             _ => Self::signed_rank(differences),
@@ -80,6 +94,7 @@ impl Effect {
             n_a.min(n_b) - 1.0
         };
         let centre = Centre::Mean {
+            values: a.len().min(b.len()),
             mean: mean_a - mean_b,
             error: variance.sqrt(),
             freedom,
@@ -122,6 +137,7 @@ impl Effect {
                 mean,
                 error,
                 freedom,
+                ..
             } => {
                 let half = t_quantile(1.0 - confidence, *freedom) * error;
                 (mean - half, mean + half)
@@ -178,7 +194,12 @@ impl Effect {
     pub fn deviation(&self) -> (f64, f64) {
         const CONFIDENCE: f64 = 0.95;
         match &self.centre {
-            Centre::Mean { error, freedom, .. } => (error * (freedom + 1.0).sqrt(), *freedom),
+            Centre::Mean {
+                values,
+                error,
+                freedom,
+                ..
+            } => (error * (*values as f64).sqrt(), *freedom),
             Centre::SignedRank { values, .. } => {
                 let (low, high) = self.interval(CONFIDENCE);
                 let (half, freedom) = ((high - low) / 2.0 - self.grain, *values as f64 - 1.0);
@@ -201,7 +222,7 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<(f64, Option<f64
 }
 
 /// The mean, and the variance of the mean; `None` with fewer than 2 values.
-fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
@@ -258,6 +279,26 @@ mod tests {
         assert_eq!(x.estimate(), 3.0);
         assert!((x.deviation().0 - 2.5_f64.sqrt()).abs() < 1e-12);
         assert_eq!(Effect::paired(&[1.0], 0.0), None);
+    }
+
+    #[test]
+    fn one_of_many_comparisons_has_their_variance_as_well_as_its_own() {
+        let prior = Prior {
+            variance: 4.0,
+            freedom: 12.0,
+        };
+        let x = Effect::moderated(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.0, Some(prior)).unwrap();
+        // Its own variance is 2.5 with 4 degrees of freedom: (12 * 4 + 4 * 2.5) / 16 = 3.625; t = 2.1199.
+        assert_eq!(x.estimate(), 3.0);
+        assert!((x.interval(0.95).1 - 3.0 - 2.119_9 * (3.625_f64 / 5.0).sqrt()).abs() < 1e-4);
+        let (deviation, freedom) = x.deviation();
+        assert!((deviation - 3.625_f64.sqrt()).abs() < 1e-12 && freedom == 16.0);
+        let ten = [1.0; 10];
+        let (with, without) = (
+            Effect::moderated(&ten, 0.0, Some(prior)),
+            Effect::paired(&ten, 0.0),
+        );
+        assert_eq!(with, without, "signed ranks");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod gate;
 pub mod hist;
 pub mod hypothesis;
 pub mod line;
+pub mod moderate;
 pub mod order;
 pub mod over_time;
 pub mod power;

@@ -15,6 +15,33 @@ fn ln_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series - below
 }
 
+/// Derivative of the logarithm of the gamma function for `x > 0`, to about 1e-10.
+///
+/// Source: Abramowitz and Stegun 6.3.18, after shifting the argument above 10 with the recurrence 6.3.5.
+pub fn digamma(x: f64) -> f64 {
+    let (mut x, mut below) = (x, 0.0);
+    while x < 10.0 {
+        below += 1.0 / x;
+        x += 1.0;
+    }
+    let r = 1.0 / (x * x);
+    x.ln() - 0.5 / x - r * (1.0 / 12.0 - r * (1.0 / 120.0 - r / 252.0)) - below
+}
+
+/// Second derivative of the logarithm of the gamma function for `x > 0`, to about 1e-10.
+///
+/// Source: Abramowitz and Stegun 6.4.12, after shifting the argument above 10 with the recurrence 6.4.6.
+pub fn trigamma(x: f64) -> f64 {
+    let (mut x, mut below) = (x, 0.0);
+    while x < 10.0 {
+        below += 1.0 / (x * x);
+        x += 1.0;
+    }
+    let r = 1.0 / (x * x);
+    let series = 1.0 / 6.0 - r * (1.0 / 30.0 - r * (1.0 / 42.0 - r / 30.0));
+    (1.0 + 0.5 / x + r * series) / x + below
+}
+
 /// Regularised incomplete beta function `I_x(a, b)`.
 ///
 /// Source: the continued fraction DLMF 8.17.22, evaluated by Lentz's method as
@@ -192,6 +219,17 @@ mod tests {
 
     fn close(found: f64, expected: f64) {
         assert!((found - expected).abs() < 1e-6, "{found} for {expected}");
+    }
+
+    #[test]
+    fn the_derivatives_of_the_gamma_function_match_the_published_values() {
+        // DLMF 5.4.12, 5.4.13 and 5.15.2: digamma(1) is minus Euler's constant, trigamma(1) is pi^2 / 6.
+        close(digamma(1.0), -0.577_215_664_9);
+        close(digamma(0.5), -1.963_510_026);
+        close(digamma(20.0) - digamma(19.0), 1.0 / 19.0);
+        close(trigamma(1.0), std::f64::consts::PI.powi(2) / 6.0);
+        close(trigamma(0.5), std::f64::consts::PI.powi(2) / 2.0);
+        close(trigamma(12.0) - trigamma(13.0), 1.0 / 144.0);
     }
 
     #[test]

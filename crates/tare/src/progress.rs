@@ -217,7 +217,7 @@ impl Display {
         let mut line = format!("{place} {mesh:<12} {load:<8}");
         if let Some(capacity) = &result.capacity {
             line += &format!(" {}", capacity_words(capacity));
-        } else if let Some(load) = &result.load {
+        } else if let Some(load) = result.counted() {
             let latency = &load.latency_ns;
             let answered = |ns| format_optional_ns((latency.count > 0).then_some(ns));
             line += &format!(
@@ -283,6 +283,9 @@ impl Observer for Display {
                 if shown.contains(&event.kind) {
                     self.say(&event.to_string());
                 }
+            }
+            Update::Looked { blocks, found } => {
+                self.say(&format!("after {blocks} blocks: {found}"))
             }
             Update::Done(result) => self.done(result),
         }

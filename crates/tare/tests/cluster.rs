@@ -29,6 +29,8 @@ mod profiles;
 mod registry;
 #[path = "../../report/tests/support/shape.rs"]
 mod shape;
+#[path = "cluster/slices.rs"]
+mod slices;
 #[path = "../../report/tests/support/weighed.rs"]
 mod weighed;
 

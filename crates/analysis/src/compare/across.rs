@@ -40,9 +40,9 @@ pub fn compare(
     let sides = [*before, *after];
     // The more cautious of the two.
     let levels = sides.map(|s| stopping::level(&s.manifest.plan));
-    let level = match levels.contains(&Level::ADAPTIVE) {
-        true => Level::ADAPTIVE,
-        false => Level::FIXED,
+    let level = match levels[0].different > levels[1].different {
+        true => levels[0],
+        false => levels[1],
     };
     let mut compared = Vec::new();
     let mut core_to_core = [Vec::new(), Vec::new()];

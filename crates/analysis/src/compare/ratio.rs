@@ -4,6 +4,7 @@ use tare_plan::{Figure, Unit};
 use tare_records::summary::{MoreBlocks, Outcome, Ratio};
 
 use tare_stats::effect::Effect;
+use tare_stats::moderate::Prior;
 use tare_stats::search::GRAIN;
 use tare_stats::{HALF_BUCKET, power};
 
@@ -23,11 +24,16 @@ impl Level {
         different: tare_stats::CONFIDENCE,
         same: 0.90,
     };
-    /// The level of an adaptive plan, which looks at its intervals after each block. With these, it
+    /// The level of an adaptive plan, which looks at the width of its intervals after each block. With these, it
     /// is right as often as a plan with a fixed number of blocks (docs/statistics.md).
     pub const ADAPTIVE: Self = Self {
         different: 0.97,
         same: 0.94,
+    };
+    /// The same of an adaptive plan that stops when its questions are resolved.
+    pub const UNTIL_RESOLVED: Self = Self {
+        different: 0.98,
+        same: 0.95,
     };
 }
 
@@ -56,8 +62,13 @@ impl Question {
     ///
     /// The values of a block share its conditions, so the machine's state cancels out.
     pub(crate) fn paired(&self, blocks: &[(f64, f64)]) -> Option<Ratio> {
-        let logs: Vec<f64> = blocks.iter().map(|(a, b)| (a / b).ln()).collect();
-        let effect = Effect::paired(&logs, self.grain());
+        self.moderated(blocks, None)
+    }
+
+    /// The same, as one of many comparisons of its kind.
+    pub(crate) fn moderated(&self, blocks: &[(f64, f64)], prior: Option<Prior>) -> Option<Ratio> {
+        let logs = logs(blocks);
+        let effect = Effect::moderated(&logs, self.grain(), prior);
         let references: Vec<f64> = blocks.iter().map(|(_, b)| *b).collect();
         let mut ratio = self.ratio(effect.as_ref(), *logs.first()?, 0.0);
         // From the ratio itself: an estimate of its own could contradict it.
@@ -140,6 +151,11 @@ impl Question {
             high: needed(ends.1),
         })
     }
+}
+
+/// The logarithms of the ratios of the first to the second value of each block.
+pub(crate) fn logs(blocks: &[(f64, f64)]) -> Vec<f64> {
+    blocks.iter().map(|(a, b)| (a / b).ln()).collect()
 }
 
 /// The range in which the standard deviation of the blocks lies.

@@ -1,11 +1,13 @@
 //! The stopping rule of adaptive plans: a plan has enough blocks when the interval of every
-//! requested ratio to the baseline is narrow enough, for every mesh under every load.
+//! requested ratio to the baseline is narrow enough, for every mesh under every load, and, if the plan
+//! says `until: resolved`, every primary ratio is resolved. It also stops when its time is over.
 //!
-//! The rule is checked after each block. It uses only widths and never differences, so a run cannot
-//! stop because a difference happens to appear. But it stops earlier if the blocks happen to be
-//! similar, and the intervals of such runs are too narrow. Two measures compensate for that: a
-//! minimum number of blocks (`tare_plan::UNTIL_MIN`), and the confidence [`Level::ADAPTIVE`] in
-//! the rule and in the report of such a plan. With it, the intervals cover the true value as often as
+//! Widths are checked after each block. A run cannot stop because of them when a difference happens
+//! to appear. But it stops earlier if the blocks happen to be similar, and the intervals of such runs
+//! are too narrow. Outcomes are checked at few looks ([`StopRule::is_look`]), because each can find a
+//! difference by chance. Two measures compensate for that: a minimum number of blocks
+//! (`tare_plan::UNTIL_MIN`), and the confidence [`Level::ADAPTIVE`] or [`Level::UNTIL_RESOLVED`] in the
+//! rule and in the report of such a plan. With it, the intervals cover the true value as often as
 //! the 95 % intervals of other plans. `tests/adaptive.rs` simulates this.
 //!
 //! Source: Chow and Robbins, "On the asymptotic theory of fixed-width sequential
@@ -14,15 +16,17 @@
 //! Probability 2 (1992), for the importance of the minimum number and of the width.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use tare_plan::{Blocks, Plan, StopRule};
-use tare_records::summary::{StopTarget, Stopping};
+use tare_records::summary::{Outcome, StopAnswers, StopTarget, Stopping};
 
 use crate::compare::figures::pairs;
 use crate::compare::percentiles::of_trial;
 use crate::compare::ratio::Level;
-use crate::gate;
+use crate::summary::of_blocks;
 use crate::trials::{StoredTrial, Trial, decode};
+use crate::{figures, gate};
 use tare_stats::HALF_BUCKET;
 use tare_stats::effect::Effect;
 use tare_stats::order::median_interval;
@@ -30,7 +34,8 @@ use tare_stats::order::median_interval;
 /// The level of the decisions of `plan`.
 #[must_use]
 pub fn level(plan: &Plan) -> Level {
-    match plan.until {
+    match &plan.until {
+        Some(until) if until.resolved => Level::UNTIL_RESOLVED,
         Some(_) => Level::ADAPTIVE,
         None => Level::FIXED,
     }
@@ -62,6 +67,34 @@ pub fn look(plan: &Plan, blocks: &Blocks<'_>, stored: &[StoredTrial]) -> Option<
     Some(Rule { plan, until }.look(blocks, &trials))
 }
 
+/// Whether an adaptive plan stopped, and how far it is from its targets.
+#[must_use]
+pub fn words(stopping: &Stopping) -> String {
+    let max = stopping.blocks_max;
+    let when = match (stopping.reached_after, stopping.budget_after) {
+        (Some(blocks), _) => format!("stopped after {blocks} of at most {max} blocks"),
+        (None, Some(blocks)) => format!("the time was over after {blocks} of at most {max} blocks"),
+        (None, None) => format!("target not reached, at most {max} blocks"),
+    };
+    format!("{when}: {}", progress(stopping))
+}
+
+/// How far an adaptive plan is from its targets.
+#[must_use]
+pub fn progress(stopping: &Stopping) -> String {
+    let share = |x: f64| figures::percent(x).trim_start_matches('+').to_owned();
+    let target = |t: &StopTarget| {
+        let now = t.widest.map_or("unknown".to_owned(), share);
+        format!("{} within {now} (target {})", t.what, share(t.half_width))
+    };
+    let answers = stopping.answers.map(|a| match a.open {
+        0 => format!("all {} questions are resolved", a.all),
+        open => format!("{open} of {} questions are not resolved", a.all),
+    });
+    let all: Vec<String> = stopping.targets.iter().map(target).chain(answers).collect();
+    all.join(", ")
+}
+
 /// The blocks of a plan that ran, or will run.
 pub(crate) struct Ran<'a> {
     /// The groups of blocks with their number: fewer than planned where an adaptive plan stopped earlier.
@@ -77,7 +110,7 @@ pub(crate) fn ran<'a>(plan: &'a Plan, trials: &[Trial<'_>]) -> Ran<'a> {
         let until = plan.until.as_ref();
         let found = until.map(|until| Rule { plan, until }.look(&blocks, trials));
         let decided = || gate_decided(plan, &blocks, trials);
-        let reached = found.as_ref().and_then(|s| s.reached_after);
+        let reached = found.as_ref().and_then(Stopping::stopped_after);
         let reached = reached.or_else(decided);
         let len = reached.unwrap_or(blocks.len());
         groups.push((blocks, len));
@@ -98,6 +131,9 @@ fn gate_decided(plan: &Plan, blocks: &Blocks<'_>, trials: &[Trial<'_>]) -> Optio
 
 /// The rule over the blocks of a plan and those of an extension.
 fn both(before: Stopping, after: Stopping) -> Stopping {
+    let ran = |s: &Stopping| s.stopped_after().unwrap_or(s.blocks_max);
+    let by_budget = before.budget_after.or(after.budget_after);
+    let budget_after = by_budget.map(|_| ran(&before) + ran(&after));
     let targets = before.targets.into_iter().zip(after.targets);
     let target = |(a, b): (StopTarget, StopTarget)| StopTarget {
         widest: a.widest.zip(b.widest).map(|(a, b)| a.max(b)),
@@ -111,6 +147,8 @@ fn both(before: Stopping, after: Stopping) -> Stopping {
             .reached_after
             .zip(after.reached_after)
             .map(|(a, b)| a + b),
+        budget_after,
+        answers: after.answers,
         nominal_confidence: before.nominal_confidence,
     }
 }
@@ -139,8 +177,31 @@ impl Rule<'_> {
                 .into_iter()
                 .all(|(w, t)| w.is_some_and(|w| w <= t.half_width))
         };
-        let reached_after = (until.min..=complete).find(|blocks| narrow(&widths(*blocks)));
-        let now = widths(reached_after.unwrap_or(complete));
+        let answers = |number: u32| -> StopAnswers {
+            let first = blocks.range.start;
+            let compared = of_blocks(plan, trials, &(first..first + number));
+            let ratios = compared.iter().flat_map(|c| &c.ratios);
+            let primary: Vec<_> = ratios.filter(|r| r.primary).collect();
+            let open = primary.iter().filter(|r| r.outcome == Outcome::NotResolved);
+            StopAnswers {
+                open: open.count() as u32,
+                all: primary.len() as u32,
+            }
+        };
+        let is_look = |number: u32| until.is_look(number) || number == blocks.len();
+        let answered =
+            |number: u32| !until.resolved || is_look(number) && answers(number).open == 0;
+        let enough = |number: &u32| narrow(&widths(*number)) && answered(*number);
+        let reached_after = (until.min..=complete).find(enough);
+        let is_over = |number: &u32| {
+            let time_ns = time_ns(blocks.range.start..blocks.range.start + number, trials);
+            let next_ns = time_ns + time_ns / u64::from(*number).max(1);
+            until.budget_ns.is_some_and(|budget_ns| next_ns > budget_ns)
+        };
+        let budget_after = (until.min..=complete).find(is_over);
+        let ran = [reached_after, budget_after].into_iter().flatten().min();
+        let ran = ran.unwrap_or(complete);
+        let now = widths(ran);
         let targets = until
             .targets
             .iter()
@@ -155,9 +216,26 @@ impl Rule<'_> {
             blocks_min: until.min,
             blocks_max: blocks.len(),
             reached_after,
-            nominal_confidence: Level::ADAPTIVE.different,
+            budget_after,
+            answers: until.resolved.then(|| answers(ran)),
+            nominal_confidence: level(plan).different,
         }
     }
+}
+
+/// For how long trials of these blocks ran, at all attempts, in nanoseconds: without the time in which a run was interrupted,
+/// and once if they ran at the same time.
+fn time_ns(blocks: Range<u32>, trials: &[Trial<'_>]) -> u64 {
+    let of = trials.iter().map(|t| t.result);
+    let of = of.filter(|r| blocks.contains(&r.trial.block));
+    let mut times: Vec<(u64, u64)> = of.map(|r| (r.started_unix_ns, r.ended_unix_ns)).collect();
+    times.sort_unstable();
+    let (mut sum_ns, mut until_ns) = (0, 0);
+    for (from, to) in times {
+        sum_ns += to.saturating_sub(from.max(until_ns));
+        until_ns = until_ns.max(to);
+    }
+    sum_ns
 }
 
 /// How many of these blocks, from the first on, have all their trials, at any attempt.

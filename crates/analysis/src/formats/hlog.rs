@@ -15,6 +15,7 @@ use std::io::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use tare_plan::limits::SECOND_NS;
 use tare_stats::hist::Histogram;
 
 mod read;
@@ -25,8 +26,6 @@ pub use seconds::Seconds;
 
 /// Cookie of the compressed encoding, version 2, with 64-bit counts as variable-length integers.
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The first lines of a log. Its intervals count from `start_unix_ns`.
 #[must_use]

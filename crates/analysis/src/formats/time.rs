@@ -1,6 +1,6 @@
 //! Instants as text.
 
-const SECOND_NS: u64 = 1_000_000_000;
+use tare_plan::limits::SECOND_NS;
 
 /// An instant in UTC, as `2026-01-31T12:00:00.123456789Z`.
 ///

@@ -87,7 +87,13 @@ fn two_seconds_by_hand() {
         ),
         end,
     ];
-    let r = summarise(&spec(&[Plane::DataPlane, Plane::DataPlane]), &records, 2).unwrap();
+    let r = summarise(
+        &spec(&[Plane::DataPlane, Plane::DataPlane]),
+        &records,
+        2,
+        &[],
+    )
+    .unwrap();
     assert_eq!(r.window_ns, 2 * S as u64);
     assert!(close(r.processes[0].cpu_cores, 0.4), "0.8 s of CPU in 2 s");
     assert!(close(r.processes[0].cpu_cores_max, 0.6));
@@ -117,7 +123,7 @@ fn figures_of_the_machine_count_all_its_cores() {
         sample(0, 0, vec![process(0, 0, 1, None)]),
         sample(2 * S, 2600, vec![process(2 * S, 600, 1, None)]),
     ];
-    let r = summarise(&spec(&[Plane::Application]), &records, 1).unwrap();
+    let r = summarise(&spec(&[Plane::Application]), &records, 1, &[]).unwrap();
     assert_eq!((r.machine.cores, r.machine.cores_allowed), (2, 1));
     assert!(close(r.machine.busy_cores, 1.3));
     assert!(close(r.machine.other_cores, 1.0));
@@ -136,7 +142,8 @@ fn busy_cores_of_the_application_nodes_are_apart_from_those_of_all() {
         });
         AgentRecord::Sample(sample)
     };
-    let use_of = |records: [AgentRecord; 2]| summarise(&spec(&[]), &records, 2).unwrap().machine;
+    let use_of =
+        |records: [AgentRecord; 2]| summarise(&spec(&[]), &records, 2, &[]).unwrap().machine;
     let known = use_of([of(0, 0, Some(0)), of(2 * S, 2600, Some(500))]);
     assert!(close(known.busy_cores, 1.3));
     assert!(close(known.application_nodes_busy_cores.unwrap(), 0.25));
@@ -176,7 +183,7 @@ fn waiting_and_interrupts_by_hand() {
         waiting(2 * S, &[Some(35), Some(140)], 5_000, 1_700),
     ];
     let planes = [Plane::DataPlane, Plane::DataPlane];
-    let r = summarise(&spec(&planes), &records, 2).unwrap();
+    let r = summarise(&spec(&planes), &records, 2, &[]).unwrap();
     let waits: Vec<_> = r.processes.iter().map(|p| p.run_queue_delay_ns).collect();
     assert_eq!(waits, [Some(30_000_000), Some(40_000_000)]);
     let plane = r.planes[&Plane::DataPlane].run_queue_delay_ns;
@@ -189,7 +196,7 @@ fn waiting_and_interrupts_by_hand() {
         waiting(0, &[Some(5), None], 0, 0),
         waiting(2 * S, &[Some(35), None], 0, 0),
     ];
-    let r = summarise(&spec(&planes), &records, 2).unwrap();
+    let r = summarise(&spec(&planes), &records, 2, &[]).unwrap();
     assert_eq!(r.processes[1].run_queue_delay_ns, None);
     assert_eq!(
         r.planes[&Plane::DataPlane].run_queue_delay_ns,
@@ -219,7 +226,7 @@ fn hardware_counters_of_the_window_by_hand() {
         at(S, &[None, None, None]),
         at(2 * S, &[Some((4_000, 2_000)), Some((71, 62)), None]),
     ];
-    let r = summarise(&spec(&planes), &records, 2).unwrap();
+    let r = summarise(&spec(&planes), &records, 2, &[]).unwrap();
     let counts = |instructions, cycles| {
         Some(HardwareCounts {
             instructions,
@@ -236,7 +243,7 @@ fn hardware_counters_of_the_window_by_hand() {
         at(0, &[Some((7, 7)), None]),
         at(2 * S, &[Some((9, 9)), None]),
     ];
-    let r = summarise(&spec(&planes[..2]), &records, 2).unwrap();
+    let r = summarise(&spec(&planes[..2]), &records, 2, &[]).unwrap();
     assert_eq!(r.planes[&Plane::DataPlane].counters, None, "in part");
 }
 
@@ -249,7 +256,7 @@ fn late_readings_are_interpolated_to_the_edges() {
         sample(S, 0, vec![at(S + 30_000_000)]),
         sample(2 * S, 0, vec![at(2 * S + 20_000_000)]),
     ];
-    let r = summarise(&spec(&[Plane::Application]), &records, 1).unwrap();
+    let r = summarise(&spec(&[Plane::Application]), &records, 1, &[]).unwrap();
     assert!(
         close(r.processes[0].cpu_cores, 0.5),
         "{}",
@@ -278,7 +285,13 @@ fn a_vanished_process_keeps_its_use() {
         },
         sample(2 * S, 0, vec![None, process(2 * S, 0, 1, Some(1))]),
     ];
-    let r = summarise(&spec(&[Plane::DataPlane, Plane::DataPlane]), &records, 1).unwrap();
+    let r = summarise(
+        &spec(&[Plane::DataPlane, Plane::DataPlane]),
+        &records,
+        1,
+        &[],
+    )
+    .unwrap();
     assert_eq!(r.processes[0].gone_at_ns, Some(2 * S));
     assert!(close(r.processes[0].cpu_cores, 0.15));
     assert!(close(r.processes[0].memory_mean_bytes, 50.0));
@@ -298,7 +311,13 @@ fn a_process_that_was_never_read_vanished_at_the_beginning() {
         sample(S, 0, vec![None, process(S, 0, 1, None)]),
         sample(2 * S, 0, vec![None, process(2 * S, 0, 1, None)]),
     ];
-    let r = summarise(&spec(&[Plane::DataPlane, Plane::DataPlane]), &records, 1).unwrap();
+    let r = summarise(
+        &spec(&[Plane::DataPlane, Plane::DataPlane]),
+        &records,
+        1,
+        &[],
+    )
+    .unwrap();
     let gone: Vec<Option<i64>> = r.processes.iter().map(|p| p.gone_at_ns).collect();
     assert_eq!(gone, [Some(0), None]);
 }
@@ -312,7 +331,7 @@ fn no_use_is_assumed_before_the_first_and_after_the_last_reading() {
             .zip(there)
             .map(|(t, there)| sample(t, 0, vec![busy(t + 10_000_000).filter(|_| there)]))
             .collect();
-        let r = summarise(&spec(&[Plane::DataPlane]), &records, 2).unwrap();
+        let r = summarise(&spec(&[Plane::DataPlane]), &records, 2, &[]).unwrap();
         (r.processes[0].cpu_cores, r.processes[0].cpu_cores_max)
     };
     // The process uses half a core all the time.
@@ -339,7 +358,7 @@ fn throttling_is_counted_over_the_window_and_may_be_unknown() {
     };
     let of = |first, last| {
         let records = [with(0, first), with(S, Some(900)), with(2 * S, last)];
-        summarise(&spec(&[]), &records, 2)
+        summarise(&spec(&[]), &records, 2, &[])
             .unwrap()
             .machine
             .throttled_ns
@@ -352,9 +371,9 @@ fn throttling_is_counted_over_the_window_and_may_be_unknown() {
 
 #[test]
 fn fewer_than_two_samples_give_no_figures() {
-    assert_eq!(summarise(&spec(&[]), &[], 1), None);
+    assert_eq!(summarise(&spec(&[]), &[], 1, &[]), None);
     let one = [sample(0, 0, vec![])];
-    assert_eq!(summarise(&spec(&[]), &one, 1), None);
+    assert_eq!(summarise(&spec(&[]), &one, 1, &[]), None);
 }
 
 #[test]
@@ -391,13 +410,15 @@ fn a_trial_in_slices_has_the_cpu_of_its_slices_and_not_that_between() {
             elapsed_ns: 5 * S as u64,
         },
     ];
-    let r = summarise(&spec, &records, 2).unwrap();
+    let r = summarise(&spec, &records, 2, &[]).unwrap();
     assert_eq!(r.window_ns, 1_600_000_000);
     // Within a thousandth: the readings are a millisecond late.
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.002;
     assert!(near(r.processes[0].cpu_cores, 1.0 / 1.6), "{r:?}");
     assert!(near(r.planes[&Plane::DataPlane].cpu_cores, 1.0 / 1.6));
-    assert!(near(r.machine.busy_cores, 1.8 / 1.6), "{:?}", r.machine);
+    // 1.8 s busy in 2 s, of which 1 s is the process and 0.04 s tare: these two for each second of load.
+    let busy_cores = 1.04 / 1.6 + (1.8 - 1.04) / 2.0;
+    assert!(near(r.machine.busy_cores, busy_cores), "{:?}", r.machine);
     // Over the whole window: 2.7 s busy, of which the process used 1.03 s, tare 0.1 s and the sampling 0.05 s.
     assert!(near(r.machine.other_cores, (2.7 - 1.03 - 0.1 - 0.05) / 5.0));
     assert!(near(r.whole_window_cores.unwrap(), 1.08 / 5.0));
@@ -413,7 +434,7 @@ fn a_trial_in_slices_has_the_cpu_of_its_slices_and_not_that_between() {
         read(4, 2_400, 1_020),
         read(5, 2_700, 1_030),
     ];
-    let r = summarise(&spec, &late, 2).unwrap();
+    let r = summarise(&spec, &late, 2, &[]).unwrap();
     assert_eq!(r.window_ns, 800_000_000);
     assert!(near(r.processes[0].cpu_cores, 0.5 / 0.8), "{r:?}");
     // A process that ends in its first slice counts until its last reading.
@@ -428,7 +449,7 @@ fn a_trial_in_slices_has_the_cpu_of_its_slices_and_not_that_between() {
         sample(4 * S, 2_400, vec![None, None]),
         sample(5 * S, 2_700, vec![None, None]),
     ];
-    let r = summarise(&spec, &gone, 2).unwrap();
+    let r = summarise(&spec, &gone, 2, &[]).unwrap();
     assert!(
         near(r.processes[0].cpu_cores, 0.5 / 1.6),
         "{:?}",

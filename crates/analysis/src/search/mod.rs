@@ -1,10 +1,10 @@
 //! The search for the highest rate that meets objectives, step by step, for `tare search` and for the
 //! trials of a plan. Its statistics are those of [`tare_stats::search`].
 
+use tare_plan::Load;
 use tare_plan::load::search::step_length_ns;
-use tare_plan::load::{LoadSpec, Mode, Objective};
+use tare_plan::load::{LoadSpec, Mode, Objective, step_warmup_ns};
 use tare_plan::units::format_rate;
-use tare_plan::{Load, STEP_WARMUP_SHARE};
 use tare_records::load::{ErrorClass, LoadResult};
 use tare_records::search::{SearchLimit, SearchStep, StepOutcome};
 use tare_records::verdict::{Finding, Grade, Reason};
@@ -16,7 +16,7 @@ use crate::slo;
 
 mod search_loop;
 
-pub use search_loop::SearchLoop;
+pub use search_loop::{STEPS_MAX, SearchLoop};
 
 /// Minimum time for responses after the window.
 const DRAIN_NS_MIN: u64 = 2_000_000_000;
@@ -127,7 +127,7 @@ impl Search {
             *rate = rate_rps;
         }
         spec.duration_ns = step_length_ns(self.goal.step_ns, self.goal.samples, rate_rps);
-        spec.warmup_ns = self.goal.step_ns / STEP_WARMUP_SHARE;
+        spec.warmup_ns = step_warmup_ns(self.goal.step_ns);
         rate_rps
     }
 

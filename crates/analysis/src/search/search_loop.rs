@@ -9,7 +9,7 @@ use tare_stats::search::RateEstimate;
 use super::{Goal, Search};
 
 /// Most steps of a search.
-const STEPS_MAX: usize = 10_000;
+pub const STEPS_MAX: usize = 10_000;
 /// The pause after a step that left requests without a response, in pauses.
 const PAUSES_AFTER_LEFTOVERS: u64 = 4;
 

@@ -48,6 +48,12 @@ impl AgentStream {
         Ok(self.records.push_mut(record))
     }
 
+    /// The records so far.
+    #[must_use]
+    pub fn records(&self) -> &[AgentRecord] {
+        &self.records
+    }
+
     /// Returns all records, and an error if the stream is incomplete or damaged.
     #[must_use]
     pub fn finish(self) -> (Vec<AgentRecord>, Option<StreamError>) {

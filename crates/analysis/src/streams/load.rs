@@ -72,12 +72,12 @@ pub enum StreamError {
 
 /// The sums of all intervals read so far.
 #[derive(Debug, Clone, Default)]
-struct Sums {
-    counts: Counts,
+pub(super) struct Sums {
+    pub(super) counts: Counts,
     /// Histograms by the names of [`stated`]: those that at least one interval has.
-    histograms: BTreeMap<&'static str, Histogram>,
-    errors: BTreeMap<String, u64>,
-    endpoints: BTreeMap<String, EndpointSums>,
+    pub(super) histograms: BTreeMap<&'static str, Histogram>,
+    pub(super) errors: BTreeMap<String, u64>,
+    pub(super) endpoints: BTreeMap<String, EndpointSums>,
 }
 
 /// The histograms of an interval except its latency.
@@ -121,10 +121,10 @@ fn stated(r: &LoadResult) -> [Stated<'_>; 7] {
 
 /// One endpoint's part of [`Sums`].
 #[derive(Debug, Clone, Default)]
-struct EndpointSums {
-    counts: Counts,
-    latency: Histogram,
-    error_latency: BTreeMap<String, Histogram>,
+pub(super) struct EndpointSums {
+    pub(super) counts: Counts,
+    pub(super) latency: Histogram,
+    pub(super) error_latency: BTreeMap<String, Histogram>,
 }
 
 impl EndpointSums {
@@ -155,7 +155,7 @@ impl EndpointSums {
 
 impl Sums {
     /// Adds `interval` and returns its latency.
-    fn add<'r>(
+    pub(super) fn add<'r>(
         &mut self,
         interval: &Interval,
         reader: &'r mut Reader,
@@ -233,6 +233,8 @@ pub struct LoadStream {
     reader: Reader,
     /// Latencies by second of intended time; `None` unless requested.
     seconds: Option<BTreeMap<u32, Second>>,
+    /// All intervals; `None` unless requested.
+    intervals: Option<Vec<Interval>>,
     /// The first second of intended time in which a request failed.
     failed_since_s: Option<u32>,
     /// Lines of an interval log so far, and its open seconds; `None` unless requested.
@@ -264,6 +266,15 @@ impl LoadStream {
     pub fn keeping_seconds(self) -> Self {
         Self {
             seconds: Some(BTreeMap::new()),
+            ..self
+        }
+    }
+
+    /// Also keeps all intervals, which takes some KiB per second.
+    #[must_use]
+    pub fn keeping_intervals(self) -> Self {
+        Self {
+            intervals: Some(Vec::new()),
             ..self
         }
     }
@@ -302,6 +313,9 @@ impl LoadStream {
                 }
                 if let Some((log, seconds)) = &mut self.log {
                     *log += &seconds.add(interval)?;
+                }
+                if let Some(intervals) = &mut self.intervals {
+                    intervals.push(interval.clone());
                 }
             }
             LoadRecord::Armed {
@@ -343,6 +357,12 @@ impl LoadStream {
     pub fn take_seconds(&mut self) -> Vec<Second> {
         let seconds = self.seconds.as_mut().map(std::mem::take);
         seconds.unwrap_or_default().into_values().collect()
+    }
+
+    /// Takes the intervals that were read so far. Empty unless the reader is [`Self::keeping_intervals`].
+    #[must_use]
+    pub fn take_intervals(&mut self) -> Vec<Interval> {
+        self.intervals.take().unwrap_or_default()
     }
 
     /// The first second of intended time in which a request failed, of those that were read so far.

@@ -4,9 +4,11 @@ mod agent;
 pub mod generators;
 mod load;
 pub mod merge;
+mod without;
 
 pub use agent::AgentStream;
 pub use load::{LoadStream, StreamError};
+pub use without::without;
 
 use tare_plan::limits::LINE_BYTES_MAX;
 

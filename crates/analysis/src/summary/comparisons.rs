@@ -1,6 +1,7 @@
 //! All pairs of meshes under each load.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use tare_plan::{Figure, Load, Plan};
 use tare_records::summary::{
@@ -10,9 +11,10 @@ use tare_records::verdict::{Finding, Grade, Reason};
 
 use super::overload;
 use crate::compare::figures::{COMPARED, comparable, pairs, value};
-use crate::compare::ratio::{Level, Question, correct, settle};
+use crate::compare::ratio::{Level, Question, correct, logs, settle};
 use crate::compare::stopping;
 use crate::trials::Trial;
+use tare_stats::moderate::Prior;
 
 /// The load of the primary questions: of a sweep, that with the first level of each factor; else the
 /// search for the capacity, or else that with the highest rate.
@@ -42,24 +44,39 @@ pub(super) fn references(plan: &Plan, i: usize) -> usize {
 
 /// Compares every mesh with each of those before it, the baseline being the first.
 pub(super) fn of(plan: &Plan, trials: &[Trial<'_>]) -> Vec<MeshComparison> {
+    of_blocks(plan, trials, &(0..u32::MAX))
+}
+
+/// The same from some of the blocks.
+pub(crate) fn of_blocks<'a>(
+    plan: &'a Plan,
+    trials: &'a [Trial<'_>],
+    blocks: &Range<u32>,
+) -> Vec<MeshComparison> {
     let level = stopping::level(plan);
     let mut meshes: Vec<&str> = plan.meshes.iter().map(|m| m.name.as_str()).collect();
     meshes.sort_by_key(|name| *name != plan.baseline);
     let mut all = Vec::new();
     for load in &plan.loads {
+        let mut pairs = Vec::new();
         for (i, mesh) in meshes.iter().enumerate() {
-            for reference in &meshes[..references(plan, i)] {
-                let compared = Compared {
-                    plan,
-                    trials,
-                    mesh,
-                    reference,
-                    load,
-                    level,
-                };
-                all.extend(compared.comparison());
-            }
+            let of = |reference: &&'a str| Compared {
+                plan,
+                trials,
+                mesh,
+                reference,
+                load,
+                blocks,
+                level,
+            };
+            pairs.extend(meshes[..references(plan, i)].iter().map(of));
         }
+        let priors = if plan.has_features() {
+            priors(&pairs)
+        } else {
+            BTreeMap::new()
+        };
+        all.extend(pairs.iter().filter_map(|pair| pair.comparison(&priors)));
     }
     // Each feature is a question of its own, whatever other features the plan has.
     let family = if plan.has_features() { 1 } else { all.len() };
@@ -96,23 +113,60 @@ fn keep_other_outcomes(ratio: &mut Ratio, questions: f64, level: Level) {
     ratio.variants.retain(|v| v.outcome != ratio.outcome);
 }
 
+/// The variance of the ratio of each figure as all these comparisons show it: they are of one kind, such as those of
+/// features with their reference.
+fn priors(comparisons: &[Compared<'_, '_>]) -> BTreeMap<Figure, Prior> {
+    let of = |figure: Figure| {
+        let each = comparisons.iter().map(|c| {
+            let pairs = c.comparable(figure, |t| t.is_used());
+            let logs = logs(&values(figure, &pairs));
+            (pairs, logs)
+        });
+        Some((figure, prior(each)?))
+    };
+    COMPARED.into_iter().filter_map(of).collect()
+}
+
+/// What comparisons say together about the variance of one, from the pairs of trials of each and their differences.
+pub(super) fn prior<'a, 'b: 'a>(
+    comparisons: impl Iterator<Item = (Vec<Pair<'a, 'b>>, Vec<f64>)>,
+) -> Option<Prior> {
+    let mut references = BTreeSet::new();
+    let differences = comparisons.map(|(pairs, differences)| {
+        references.extend(pairs.iter().map(|(_, b)| b.result.trial.block));
+        differences
+    });
+    let differences: Vec<Vec<f64>> = differences.collect();
+    Prior::of(&differences, references.len())
+}
+
+/// Trials of a mesh and of its reference in the same block.
+type Pair<'a, 'b> = (&'a Trial<'b>, &'a Trial<'b>);
+
+/// The values of a figure in the two trials of each block; blocks in which one lacks it are left out.
+fn values(figure: Figure, pairs: &[(&Trial<'_>, &Trial<'_>)]) -> Vec<(f64, f64)> {
+    let of = |(a, b): &(&Trial<'_>, &Trial<'_>)| Some((value(figure, a)?, value(figure, b)?));
+    pairs.iter().filter_map(of).collect()
+}
+
 struct Compared<'a, 'b> {
     plan: &'a Plan,
     trials: &'a [Trial<'b>],
     mesh: &'a str,
     reference: &'a str,
     load: &'a Load,
+    blocks: &'a Range<u32>,
     level: Level,
 }
 
 impl Compared<'_, '_> {
     /// `None` without a common block.
-    fn comparison(&self) -> Option<MeshComparison> {
+    fn comparison(&self, priors: &BTreeMap<Figure, Prior>) -> Option<MeshComparison> {
         let blocks = self.pairs(|t| t.is_used());
         if blocks.is_empty() {
             return None;
         }
-        let ratio = |figure| self.ratio(figure, |t| t.is_used());
+        let ratio = |figure| self.ratio(figure, priors, |t| t.is_used());
         let mut ratios: Vec<Ratio> = COMPARED.into_iter().filter_map(ratio).collect();
         let mut meshes = self.plan.meshes.iter();
         let in_kernel = meshes
@@ -131,7 +185,7 @@ impl Compared<'_, '_> {
             let is_asked =
                 [Figure::P50, Figure::P99, cpu].contains(&ratio.what) || ratio.what.is_rate();
             ratio.primary = of_primary && is_asked;
-            ratio.variants = self.variants(ratio);
+            ratio.variants = self.variants(ratio, priors);
         }
         Some(MeshComparison {
             mesh: self.mesh.to_owned(),
@@ -148,27 +202,38 @@ impl Compared<'_, '_> {
             self.mesh,
             self.reference,
             &self.load.name,
-            select,
+            |t| self.blocks.contains(&t.result.trial.block) && select(t),
         )
     }
 
-    fn ratio(&self, figure: Figure, select: impl Fn(&Trial<'_>) -> bool) -> Option<Ratio> {
+    /// The pairs whose values of a figure are of one kind.
+    fn comparable(
+        &self,
+        figure: Figure,
+        select: impl Fn(&Trial<'_>) -> bool,
+    ) -> Vec<(&Trial<'_>, &Trial<'_>)> {
+        let mut pairs = self.pairs(select);
+        pairs.retain(|(a, b)| comparable(figure, a, b));
+        pairs
+    }
+
+    fn ratio(
+        &self,
+        figure: Figure,
+        priors: &BTreeMap<Figure, Prior>,
+        select: impl Fn(&Trial<'_>) -> bool,
+    ) -> Option<Ratio> {
         let question = Question {
             what: figure,
             margin: self.plan.margins.of(figure),
             level: self.level,
         };
-        let blocks: Vec<(f64, f64)> = self
-            .pairs(select)
-            .iter()
-            .filter(|(a, b)| comparable(figure, a, b))
-            .filter_map(|(a, b)| Some((value(figure, a)?, value(figure, b)?)))
-            .collect();
-        question.paired(&blocks)
+        let blocks = values(figure, &self.comparable(figure, select));
+        question.moderated(&blocks, priors.get(&figure).copied())
     }
 
     /// The same ratio from other trials.
-    fn variants(&self, ratio: &Ratio) -> Vec<RatioVariant> {
+    fn variants(&self, ratio: &Ratio, priors: &BTreeMap<Figure, Prior>) -> Vec<RatioVariant> {
         let figure = ratio.what;
         let suspect: BTreeSet<u32> = self
             .pairs(|t| t.is_used())
@@ -190,16 +255,18 @@ impl Compared<'_, '_> {
         let found = [
             (
                 TrialSelection::AllBlocks,
-                self.ratio(figure, first_attempts),
+                self.ratio(figure, priors, first_attempts),
             ),
             (
                 TrialSelection::WithoutSuspect,
-                self.ratio(figure, without_suspect),
+                self.ratio(figure, priors, without_suspect),
             ),
         ];
         let other = |(trials, other): (TrialSelection, Option<Ratio>)| {
             let other = other?;
-            other.low.is_some().then_some(RatioVariant {
+            // The same trials have the same answer, whatever the other questions are.
+            let is_other = other.blocks != ratio.blocks;
+            (other.low.is_some() && is_other).then_some(RatioVariant {
                 trials,
                 blocks: other.blocks.len() as u32,
                 value: other.value,

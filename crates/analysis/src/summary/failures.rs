@@ -53,7 +53,7 @@ fn of_cell(mesh: &str, load: &Load, here: &[&Trial<'_>]) -> Option<CellFailure> 
     }
     let mut counts = Counts::default();
     let mut classes: BTreeMap<&str, u64> = BTreeMap::new();
-    for result in here.iter().filter_map(|t| t.result.load.as_ref()) {
+    for result in here.iter().filter_map(|t| t.result.counted()) {
         counts.add(&result.counts);
         for (class, n) in &result.errors {
             *classes.entry(class).or_default() += n;

@@ -22,6 +22,7 @@ mod price_list;
 mod proxy_cpu;
 mod sweep;
 
+pub(crate) use comparisons::of_blocks;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tare_plan::Plan;
@@ -66,6 +67,7 @@ pub fn summarise_without(
     note_missing_trials(planned, &trials, &mut notes);
     note_extensions(&ran, &mut notes);
     note_left_out_blocks(&trials, &mut notes);
+    note_left_out_rounds(&trials, &mut notes);
     let machine = machine::state(plan, &trials);
     let mut cells: Vec<Cell> = Vec::new();
     for mesh in &plan.meshes {
@@ -188,6 +190,26 @@ fn done(trials: &[Trial<'_>]) -> u32 {
     places.collect::<BTreeSet<_>>().len() as u32
 }
 
+/// Adds a note if rounds of slices are left out.
+fn note_left_out_rounds(trials: &[Trial<'_>], notes: &mut Vec<String>) {
+    // The trials of a block have the same rounds.
+    let mut blocks = BTreeMap::new();
+    for trial in trials.iter().filter(|t| t.is_used()) {
+        let spec = &trial.result.trial;
+        if let Some(of) = &trial.result.slices {
+            let counts = (of.left_out.len(), of.slices.starts_ns.len());
+            blocks.insert((spec.block, &spec.load.name), counts);
+        }
+    }
+    let left_out: usize = blocks.values().map(|(left_out, _)| left_out).sum();
+    let all: usize = blocks.values().map(|(_, all)| all).sum();
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} of {all} rounds of slices are left out, for all meshes: other processes or the hypervisor took CPU in them"
+        ));
+    }
+}
+
 fn note_left_out_blocks(trials: &[Trial<'_>], notes: &mut Vec<String>) {
     let left_out: Vec<String> = machine::left_out(trials)
         .iter()
@@ -219,7 +241,7 @@ fn blocks_of_load(ran: &Ran<'_>) -> BTreeMap<String, u32> {
     of_load
 }
 
-/// Blocks of each mesh: of the one with the fewest.
+/// Blocks of each mesh. The baseline may have more, one for each part of a block.
 fn repeats(plan: &Plan, ran: &Ran<'_>) -> u32 {
     let of = |mesh: &str| {
         let groups = ran.groups.iter().filter(|(group, _)| group.has_mesh(mesh));

@@ -1,14 +1,18 @@
 //! The price list of features, from the comparisons with the baseline.
 
+use std::collections::BTreeMap;
+
 use tare_plan::mesh::{DataPlaneKind, Feature, Mesh};
 use tare_plan::{Figure, Load, Plan};
 use tare_records::summary::{Estimate, FeaturePrice, MeshComparison, Price, PriceList};
 use tare_records::trial::Proof;
 use tare_records::worker::Plane;
+use tare_stats::effect::Effect;
+use tare_stats::moderate::Prior;
 
 use super::answers::disturbed_unequally;
-use super::cell::{estimate, signed_estimate};
-use super::comparisons::primary;
+use super::cell::estimate;
+use super::comparisons::{primary, prior};
 use super::proxy_cpu::hops;
 use crate::compare::figures::{comparable, pairs, value};
 use crate::compare::stopping;
@@ -27,16 +31,18 @@ pub(super) fn of(
     let plain = |m: &&Mesh| m.data_plane == DataPlaneKind::EnvoySidecar && m.feature.is_none();
     let reference = meshes.find(plain)?;
     let no_answer = disturbed_unequally(disturbed_equally_p);
-    let list = List {
+    let mut list = List {
         plan,
         trials,
         load,
         reference,
         answered: no_answer.is_none(),
         confidence: stopping::level(plan).different,
+        priors: BTreeMap::new(),
     };
-    let priced = plan.meshes.iter().filter(|m| m.name != plan.baseline);
-    let mut features: Vec<FeaturePrice> = priced
+    list.priors = list.priors();
+    let mut features: Vec<FeaturePrice> = list
+        .priced()
         .filter_map(|mesh| Some(list.feature(mesh, mesh.feature.as_deref()?, comparisons)))
         .collect();
     let added = |f: &FeaturePrice| {
@@ -53,6 +59,9 @@ pub(super) fn of(
         features,
     })
 }
+
+/// The figures with a price.
+const PRICED: [Figure; 4] = [Figure::P50, Figure::P99, Figure::ProxyCpu, Figure::Memory];
 
 /// Whether a figure is of one kind in all these trials.
 fn of_one_kind<'a, 'b: 'a>(
@@ -73,6 +82,8 @@ struct List<'a, 'b> {
     /// Whether outcomes are stated.
     answered: bool,
     confidence: f64,
+    /// [`Self::priors`].
+    priors: BTreeMap<Figure, Prior>,
 }
 
 impl List<'_, '_> {
@@ -85,7 +96,7 @@ impl List<'_, '_> {
         let comparison = comparisons.iter().find(|c| {
             c.load == self.load.name && c.mesh == mesh.name && c.reference == self.plan.baseline
         });
-        let price = |what| self.price(mesh, comparison?, what);
+        let [p50, p99, cpu, memory] = PRICED.map(|what| self.price(mesh, comparison?, what));
         let proofs = |mesh: &str, claim: &str| -> Vec<String> {
             let used = trials::used(self.trials, mesh, &self.load.name);
             let proofs = used.first().map_or(&[][..], |t| &t.result.proofs);
@@ -104,10 +115,10 @@ impl List<'_, '_> {
             mesh: mesh.name.clone(),
             title: mesh.title.clone(),
             nothing: feature.is_nothing(),
-            p50: price(Figure::P50),
-            p99: price(Figure::P99),
-            cpu: price(Figure::ProxyCpu),
-            memory: price(Figure::Memory),
+            p50,
+            p99,
+            cpu,
+            memory,
             proofs: proofs(&mesh.name, &Feature::claim_on(&mesh.name)),
             off: off.into_iter().next(),
         }
@@ -124,21 +135,61 @@ impl List<'_, '_> {
         })
     }
 
-    /// The mean difference over the blocks. `None` if the trials have several kinds of the figure: the
-    /// difference would be one of kinds.
+    /// The typical difference over the blocks. `None` if the trials have several kinds of the figure: the difference would
+    /// be one of kinds.
     fn added(&self, mesh: &Mesh, figure: Figure) -> Option<Estimate> {
-        let (own, other) = (
-            self.scale(mesh, figure)?,
-            self.scale(self.reference, figure)?,
-        );
+        let pairs = self.pairs(mesh);
+        let runs = self.differences(mesh, figure, &pairs)?;
+        let one_kind = of_one_kind(figure, pairs.into_iter().flat_map(|(a, b)| [a, b]));
+        let effect = Effect::moderated(&runs, 0.0, self.priors.get(&figure).copied());
+        let ends = effect.as_ref().map(|e| e.interval(self.confidence));
+        let (low, high) = ends.unzip();
+        let value = effect.map_or(*runs.first()?, |e| e.estimate());
+        one_kind.then_some(Estimate {
+            value,
+            low,
+            high,
+            runs,
+        })
+    }
+
+    fn pairs(&self, mesh: &Mesh) -> Vec<(&Trial<'_>, &Trial<'_>)> {
         let (reference, load) = (&self.reference.name, &self.load.name);
-        let pairs = pairs(self.trials, &mesh.name, reference, load, |t| t.is_used());
+        pairs(self.trials, &mesh.name, reference, load, |t| t.is_used())
+    }
+
+    /// What a mesh adds to a figure in each block; `None` if its scale is unknown.
+    fn differences(
+        &self,
+        mesh: &Mesh,
+        figure: Figure,
+        pairs: &[(&Trial<'_>, &Trial<'_>)],
+    ) -> Option<Vec<f64>> {
+        let own = self.scale(mesh, figure)?;
+        let other = self.scale(self.reference, figure)?;
         let difference = |(a, b): &(&Trial<'_>, &Trial<'_>)| {
             Some(value(figure, a)? * own - value(figure, b)? * other)
         };
-        let each: Vec<f64> = pairs.iter().filter_map(difference).collect();
-        let one_kind = of_one_kind(figure, pairs.into_iter().flat_map(|(a, b)| [a, b]));
-        signed_estimate(&each, self.confidence).filter(|_| one_kind)
+        Some(pairs.iter().filter_map(difference).collect())
+    }
+
+    /// The variance of what features add to each figure, as all of them show it.
+    fn priors(&self) -> BTreeMap<Figure, Prior> {
+        let of = |figure: Figure| {
+            let each = self.priced().filter_map(|mesh| {
+                let pairs = self.pairs(mesh);
+                let differences = self.differences(mesh, figure, &pairs)?;
+                Some((pairs, differences))
+            });
+            Some((figure, prior(each)?))
+        };
+        PRICED.into_iter().filter_map(of).collect()
+    }
+
+    /// The meshes with a price: all but the reference.
+    fn priced(&self) -> impl Iterator<Item = &Mesh> {
+        let meshes = self.plan.meshes.iter();
+        meshes.filter(|m| m.name != self.reference.name)
     }
 
     /// The figure of the reference itself.

@@ -37,23 +37,19 @@ const CLUSTER_KINDS: &[&str] = &[
     "ValidatingWebhookConfiguration",
 ];
 
-/// Returns the actions of objects, each with the namespace of its release. `namespaces` are those of the mesh.
-pub(super) fn actions(objects: &[(String, Value)], namespaces: &[String]) -> Vec<Action> {
+/// Returns the actions of objects. `namespaces` are those of the mesh.
+pub(super) fn actions(objects: &[&Value], namespaces: &[String]) -> Vec<Action> {
     let mut actions = Vec::new();
     let own_kinds: BTreeSet<(&str, &str)> = objects
         .iter()
-        .map(|(_, o)| o)
         .filter(|o| text(o, "/spec/scope") == "Cluster")
         .map(|o| (text(o, "/spec/group"), text(o, "/spec/names/kind")))
         .collect();
     let mut of_cluster: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut foreign: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (release_namespace, object) in objects {
+    for object in objects {
         let (kind, name) = (text(object, "/kind"), name_of(object));
-        let namespace = match text(object, "/metadata/namespace") {
-            "" => release_namespace.as_str(),
-            namespace => namespace,
-        };
+        let namespace = text(object, "/metadata/namespace");
         if CLUSTER_KINDS.contains(&kind) || own_kinds.contains(&(group(object), kind)) {
             of_cluster.entry(kind).or_default().insert(name);
         } else if !namespaces.iter().any(|n| n == namespace) {
@@ -216,10 +212,14 @@ mod tests {
     use serde_json::json;
 
     fn found(objects: &[Value]) -> Vec<(ActionKind, String, String)> {
-        let objects: Vec<(String, Value)> = objects
-            .iter()
-            .map(|o| ("mesh".to_owned(), o.clone()))
-            .collect();
+        let mut objects = objects.to_vec();
+        for object in &mut objects {
+            let namespace = &mut object["metadata"]["namespace"];
+            if namespace.is_null() {
+                *namespace = "mesh".into();
+            }
+        }
+        let objects: Vec<&Value> = objects.iter().collect();
         let found = actions(&objects, &["mesh".to_owned()]).into_iter();
         found.map(|a| (a.kind, a.object, a.what)).collect()
     }

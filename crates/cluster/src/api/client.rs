@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Response, StatusCode};
+use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::api::{
     DeleteParams, GetParams, ListParams, LogParams, Patch, PatchParams, PostParams, Request,
     WatchParams,
@@ -17,14 +19,19 @@ use kube::api::{
 use kube::client::Body;
 use kube::core::request;
 use kube::{Api, Client, Config};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tare_plan::innermost;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::answer::{items, object};
+use super::answer::{self, list, object};
+use super::error::ApiError;
 use super::kinds::{Kind, POD, POD_LOG, POD_PORT_FORWARD};
 use super::lines::Lines;
+use crate::objects::Object;
+use crate::objects::names::name_of;
 use tare_run::environment::EnvironmentError;
 
 /// How long a request is sent again while the server is unavailable or overloaded.
@@ -51,84 +58,14 @@ pub(crate) const FIELD_MANAGER: &str = "tare";
 
 type HttpRequest = hyper::Request<Vec<u8>>;
 
-/// A request that failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{request}: {found}")]
-pub(crate) struct ApiError {
-    /// Method and path.
-    pub(crate) request: String,
-    /// HTTP status; `None` without a response.
-    pub(crate) status: Option<u16>,
-    /// The server's message, or why there is no response.
-    pub(crate) found: String,
-}
-
-impl ApiError {
-    fn new(request: &HttpRequest, status: Option<StatusCode>, found: String) -> Self {
-        Self {
-            request: format!("{} {}", request.method(), request.uri().path()),
-            status: status.map(|s| s.as_u16()),
-            found,
-        }
-    }
-
-    fn no_response(request: &HttpRequest) -> Self {
-        let found = format!("no response within {} s", RESPONSE_WITHIN.as_secs());
-        Self::new(request, None, found)
-    }
-
-    /// Whether the object does not exist.
-    pub(crate) fn is_not_found(&self) -> bool {
-        self.status == Some(404)
-    }
-
-    /// Returns the error without values of the object, which may be secret: server-side apply quotes those of a wrong
-    /// type, such as `expected string, got &value.valueUnstructured{Value:1234}`.
-    fn without_values(mut self) -> Self {
-        if let Some(end) = self.found.find(", got ") {
-            self.found.truncate(end);
-        }
-        self
-    }
-
-    /// Whether RBAC forbids the request.
-    pub(crate) fn is_forbidden(&self) -> bool {
-        self.status == Some(403)
-    }
-
-    /// Whether another client changed the object first, or an object of this name exists.
-    fn is_conflict(&self) -> bool {
-        self.status == Some(409)
-    }
-
-    /// Whether the same request may succeed later.
-    pub(crate) fn is_transient(&self) -> bool {
-        self.is_conflict() || self.status.is_none_or(|s| s == 429 || s >= 500)
-    }
-}
-
-impl From<request::Error> for ApiError {
-    fn from(error: request::Error) -> Self {
-        Self {
-            request: "build a request".to_owned(),
-            status: None,
-            found: error.to_string(),
-        }
-    }
-}
-
-impl From<ApiError> for EnvironmentError {
-    fn from(error: ApiError) -> Self {
-        Self::Cluster(error.to_string())
-    }
-}
-
 /// A connection to one cluster.
 #[derive(Clone)]
 pub(crate) struct ApiClient {
     client: Client,
-    /// Address of the API server and context, for messages.
-    place: String,
+    /// Address of the API server.
+    pub(crate) server: String,
+    /// Context of the kubeconfig, for messages.
+    context: String,
     retries: Arc<AtomicU32>,
 }
 
@@ -139,8 +76,12 @@ impl std::fmt::Debug for ApiClient {
 }
 
 impl ApiClient {
-    /// Creates a client, without sending a request. `place` names the API server in messages.
-    pub(crate) fn new(mut config: Config, place: String) -> Result<Self, kube::Error> {
+    /// Creates a client, without sending a request. `server` and `context` name the API server in messages.
+    pub(crate) fn new(
+        mut config: Config,
+        server: String,
+        context: String,
+    ) -> Result<Self, kube::Error> {
         config.connect_timeout = Some(Duration::from_secs(5));
         // A watch or a log may send nothing for a long time.
         config.read_timeout = None;
@@ -148,7 +89,8 @@ impl ApiClient {
         config.default_retry = false;
         Ok(Self {
             client: Client::try_from(config)?,
-            place,
+            server,
+            context,
             retries: Arc::default(),
         })
     }
@@ -164,7 +106,7 @@ impl ApiClient {
         let sent = self.client.send(request.clone().map(Body::from));
         let response = match timeout(RESPONSE_WITHIN, sent).await {
             Ok(response) => response.map_err(|e| ApiError::new(request, None, innermost(&e))),
-            Err(_) => Err(ApiError::no_response(request)),
+            Err(_) => Err(no_response(request)),
         };
         let (method, path, elapsed) = (request.method(), request.uri().path(), start.elapsed());
         let status = match &response {
@@ -182,20 +124,21 @@ impl ApiClient {
         Err(ApiError::new(request, Some(status), message(status, &body)))
     }
 
-    async fn send_for_json(&self, request: &HttpRequest) -> Result<Value, ApiError> {
+    /// Sends a request once and reads the answer with this function.
+    async fn ask<T>(&self, request: &HttpRequest, read: Read<T>) -> Result<T, ApiError> {
         let response = self.send(request).await?;
         let status = response.status();
         let body = body(request, response, BODY_BYTES_MAX).await?;
         // The same request would get the same answer, so it is not sent again.
-        object(&body).map_err(|found| ApiError::new(request, Some(status), found))
+        read(&body).map_err(|found| ApiError::new(request, Some(status), found))
     }
 
     /// Sends a request, and sends it again while the server is unavailable or overloaded.
-    async fn retry(&self, request: HttpRequest) -> Result<Value, ApiError> {
+    async fn retry<T>(&self, request: HttpRequest, read: Read<T>) -> Result<T, ApiError> {
         let until = Instant::now() + RETRY_FOR;
         let mut pause = PAUSE_FIRST;
         loop {
-            let error = match self.send_for_json(&request).await {
+            let error = match self.ask(&request, read).await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
@@ -211,73 +154,102 @@ impl ApiClient {
     }
 
     /// Gets one object.
-    pub(crate) async fn get(
+    pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         kind: Kind,
         namespace: &str,
         name: &str,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<T, ApiError> {
         let objects = objects(kind, "get", Some(namespace))?;
-        self.retry(objects.get(name, &GetParams::default())?).await
+        let request = objects.get(name, &GetParams::default())?;
+        self.retry(request, object).await
     }
 
     /// Lists the objects that match a label selector (empty: all objects), in one namespace or,
     /// with `None`, in all.
-    pub(crate) async fn list(
+    pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         kind: Kind,
         namespace: Option<&str>,
         selector: &str,
-    ) -> Result<Vec<Value>, ApiError> {
+    ) -> Result<Vec<T>, ApiError> {
         let mut params = ListParams::default();
         if !selector.is_empty() {
             params = params.labels(selector);
         }
         let objects = objects(kind, "list", namespace)?;
-        self.items(objects.list(&params)?).await
+        self.retry(objects.list(&params)?, list).await
     }
 
     /// Lists all objects of a kind without their specification and status: of a ConfigMap, its data are not sent.
-    pub(crate) async fn list_metadata(&self, kind: Kind) -> Result<Vec<Value>, ApiError> {
+    pub(crate) async fn list_metadata(&self, kind: Kind) -> Result<Vec<Object>, ApiError> {
         let objects = objects(kind, "list", None)?;
-        self.items(objects.list_metadata(&ListParams::default())?)
-            .await
-    }
-
-    async fn items(&self, request: HttpRequest) -> Result<Vec<Value>, ApiError> {
-        let list = self.retry(request.clone()).await?;
-        items(list).map_err(|found| ApiError::new(&request, Some(StatusCode::OK), found))
+        let request = objects.list_metadata(&ListParams::default())?;
+        self.retry(request, list).await
     }
 
     /// Creates an object in a namespace of the run. If an object of this name exists, an earlier
     /// attempt created it and its response was lost: that is a success.
-    pub(crate) async fn create(&self, kind: Kind, object: &Value) -> Result<(), ApiError> {
-        let namespace = object["metadata"]["namespace"].as_str();
-        let objects = objects(kind, "create", namespace)?;
-        let request = objects.create(&PostParams::default(), json(object))?;
-        match self.retry(request).await {
+    pub(crate) async fn create(&self, kind: Kind, object: &impl Serialize) -> Result<(), ApiError> {
+        let object = json(object);
+        let objects = objects(kind, "create", namespace_of(&object))?;
+        let request = objects.create(&PostParams::default(), object.to_string().into_bytes())?;
+        match self.retry(request, ignored).await {
             Err(error) if error.is_conflict() => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 
     /// Creates or changes an object by server-side apply.
-    pub(crate) async fn apply(&self, kind: Kind, object: &Value) -> Result<Value, ApiError> {
-        let namespace = object["metadata"]["namespace"].as_str();
-        objects(kind, "create", namespace)?;
-        let objects = objects(kind, "patch", namespace)?;
-        self.apply_at(objects, object).await
+    pub(crate) async fn apply(&self, kind: Kind, object: &impl Serialize) -> Result<(), ApiError> {
+        self.apply_with(kind, &json(object), ignored).await
     }
 
-    /// Applies objects, several at a time, and returns them in the same order. Stops at the first
-    /// error.
-    pub(crate) async fn apply_all(
+    /// Applies an object, and returns it as the server has stored it.
+    pub(crate) async fn applied<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        object: &impl Serialize,
+    ) -> Result<T, ApiError> {
+        self.apply_with(kind, &json(object), answer::object).await
+    }
+
+    async fn apply_with<T>(
+        &self,
+        kind: Kind,
+        object: &Value,
+        read: Read<T>,
+    ) -> Result<T, ApiError> {
+        let namespace = namespace_of(object);
+        objects(kind, "create", namespace)?;
+        let objects = objects(kind, "patch", namespace)?;
+        self.apply_at(objects, object, read).await
+    }
+
+    /// Applies objects, several at a time. Stops at the first error.
+    pub(crate) async fn apply_all(&self, objects: Vec<(Kind, Value)>) -> Result<(), ApiError> {
+        self.all_with(objects, ignored).await.map(drop)
+    }
+
+    /// Applies objects of one kind as [`Self::apply_all`] does, and returns them in the same order.
+    pub(crate) async fn applied_all<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        objects: &[impl Serialize],
+    ) -> Result<Vec<T>, ApiError> {
+        let objects = objects.iter().map(|o| (kind, json(o))).collect();
+        self.all_with(objects, answer::object).await
+    }
+
+    async fn all_with<T>(
         &self,
         objects: Vec<(Kind, Value)>,
-    ) -> Result<Vec<Value>, ApiError> {
-        let apply = |(kind, object): (Kind, Value)| async move { self.apply(kind, &object).await };
-        let requests = stream::iter(objects.into_iter().map(apply));
-        requests.buffered(CONCURRENT_MAX).try_collect().await
+        read: Read<T>,
+    ) -> Result<Vec<T>, ApiError> {
+        let apply = |(kind, object): (Kind, Value)| async move {
+            self.apply_with(kind, &object, read).await
+        };
+        several(objects.into_iter().map(apply)).try_collect().await
     }
 
     /// Applies objects of the user, each with the path of its kind, as [`Self::apply_all`] does. An error contains no
@@ -287,23 +259,32 @@ impl ApiClient {
         objects: Vec<(String, Value)>,
     ) -> Result<Vec<Value>, ApiError> {
         let apply = |(path, object): (String, Value)| async move {
-            let applied = self.apply_at(Request::new(path), &object).await;
+            let request = Request::new(path);
+            let applied = self.apply_at(request, &object, answer::object).await;
             applied.map_err(ApiError::without_values)
         };
-        let requests = stream::iter(objects.into_iter().map(apply));
-        requests.buffered(CONCURRENT_MAX).try_collect().await
+        several(objects.into_iter().map(apply)).try_collect().await
     }
 
-    /// Creates or changes an object of any kind, with a request builder for the path of its kind.
-    pub(crate) async fn apply_at(
+    /// Applies a manifest of any kind, with the path of its kind.
+    pub(crate) async fn apply_manifest(
+        &self,
+        path: String,
+        manifest: &Value,
+    ) -> Result<(), ApiError> {
+        let request = Request::new(path);
+        self.apply_at(request, manifest, ignored).await
+    }
+
+    async fn apply_at<T>(
         &self,
         objects: Request,
         object: &Value,
-    ) -> Result<Value, ApiError> {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        read: Read<T>,
+    ) -> Result<T, ApiError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        self.retry(objects.patch(name, &params, &Patch::Apply(object))?)
-            .await
+        let request = objects.patch(name_of(object), &params, &Patch::Apply(object))?;
+        self.retry(request, read).await
     }
 
     /// Applies objects in server-side dry runs, several at a time: admission decides, and nothing is stored. Each has the
@@ -314,22 +295,21 @@ impl ApiClient {
         objects: impl Iterator<Item = (String, &'o Value)>,
     ) -> Vec<Result<(), ApiError>> {
         let apply = |(path, object): (String, &'o Value)| async move {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let mut params = PatchParams::apply(FIELD_MANAGER).force();
             params.dry_run = true;
-            let request = Request::new(path).patch(name, &params, &Patch::Apply(object))?;
+            let patch = Patch::Apply(object);
+            let request = Request::new(path).patch(name_of(object), &params, &patch)?;
             let until = Instant::now() + RETRY_FOR;
             loop {
-                match self.send_for_json(&request).await {
+                match self.ask(&request, ignored).await {
                     Err(error) if error.status == Some(429) && Instant::now() < until => {
                         sleep(PAUSE_MAX).await;
                     }
-                    applied => return applied.map(drop).map_err(ApiError::without_values),
+                    applied => return applied.map_err(ApiError::without_values),
                 }
             }
         };
-        let requests = stream::iter(objects.map(apply).collect::<Vec<_>>());
-        requests.buffered(CONCURRENT_MAX).collect().await
+        several(objects.map(apply)).collect().await
     }
 
     /// Changes some fields of a cluster-scoped object by a merge patch.
@@ -338,10 +318,10 @@ impl ApiClient {
         kind: Kind,
         name: &str,
         patch: &Value,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<(), ApiError> {
         let objects = objects(kind, "patch", None)?;
-        self.retry(objects.patch(name, &PatchParams::default(), &Patch::Merge(patch))?)
-            .await
+        let request = objects.patch(name, &PatchParams::default(), &Patch::Merge(patch))?;
+        self.retry(request, ignored).await
     }
 
     /// Deletes an object; its dependents are deleted in the background. Succeeds if the object does
@@ -365,9 +345,9 @@ impl ApiClient {
         params: &DeleteParams,
     ) -> Result<(), ApiError> {
         let objects = objects(kind, "delete", namespace)?;
-        match self.retry(objects.delete(name, params)?).await {
+        match self.retry(objects.delete(name, params)?, ignored).await {
             Err(error) if error.is_not_found() => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 
@@ -375,22 +355,28 @@ impl ApiClient {
     pub(crate) async fn delete_all(&self, kind: Kind, namespace: &str) -> Result<(), ApiError> {
         let objects = objects(kind, "deletecollection", Some(namespace))?;
         let (all, now) = (ListParams::default(), DeleteParams::background());
-        let deleted = self.retry(objects.delete_collection(&now, &all)?);
-        deleted.await.map(drop)
+        let request = objects.delete_collection(&now, &all)?;
+        self.retry(request, ignored).await
     }
 
-    /// Sends a `SelfSubjectAccessReview` and returns the server's response.
-    pub(crate) async fn review_access(&self, review: &Value) -> Result<Value, ApiError> {
+    /// Whether the user has a right.
+    pub(crate) async fn may(&self, right: &SelfSubjectAccessReviewSpec) -> Result<bool, ApiError> {
         let reviews = Request::new("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
-        self.retry(reviews.create(&PostParams::default(), json(review))?)
-            .await
+        let review = SelfSubjectAccessReview {
+            spec: right.clone(),
+            ..SelfSubjectAccessReview::default()
+        };
+        let review = serde_json::to_vec(&review).unwrap_or_default();
+        let request = reviews.create(&PostParams::default(), review)?;
+        let reviewed: SelfSubjectAccessReview = self.retry(request, object).await?;
+        Ok(reviewed.status.is_some_and(|status| status.allowed))
     }
 
     /// Returns the version of Kubernetes. Does not retry: this is the first request to a cluster,
     /// whose address may be wrong.
     pub(crate) async fn version(&self) -> Result<String, EnvironmentError> {
-        let version = self.document("/version").await.map_err(|error| {
-            let place = &self.place;
+        let version: Info = self.document("/version").await.map_err(|error| {
+            let place = format!("{} (context `{}`)", self.server, self.context);
             let what = match error.status {
                 None => format!("no response from the API server {place}"),
                 Some(status) => format!("the API server {place} responded with status {status}"),
@@ -399,13 +385,15 @@ impl ApiClient {
                           select the right one";
             EnvironmentError::missing(format!("{what}: {}", error.found), remedy)
         })?;
-        let version = version["gitVersion"].as_str();
-        Ok(version.unwrap_or("unknown").to_owned())
+        Ok(match version.git_version.as_str() {
+            "" => "unknown".to_owned(),
+            version => version.to_owned(),
+        })
     }
 
     /// Gets a JSON document by its path, without a retry.
-    pub(crate) async fn document(&self, path: &str) -> Result<Value, ApiError> {
-        self.send_for_json(&get(path)?).await
+    pub(crate) async fn document<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.ask(&get(path)?, object).await
     }
 
     /// Opens a connection to a port on a pod's loopback, through the API server. Does not retry. Fails with what was
@@ -490,6 +478,11 @@ impl ApiClient {
     }
 }
 
+/// Sends several of these requests at a time. The results have the order of the requests.
+fn several<F: Future>(requests: impl Iterator<Item = F>) -> impl Stream<Item = F::Output> {
+    stream::iter(requests.collect::<Vec<_>>()).buffered(CONCURRENT_MAX)
+}
+
 /// Returns a request builder for the objects of a kind. Fails for a verb that the printed role
 /// lacks, so that this bug is found even if the user has more rights.
 fn objects(kind: Kind, verb: &str, namespace: Option<&str>) -> Result<Request, ApiError> {
@@ -508,8 +501,26 @@ fn get(path: &str) -> Result<HttpRequest, ApiError> {
     Ok(request.map_err(request::Error::BuildRequest)?)
 }
 
-fn json(object: &Value) -> Vec<u8> {
-    object.to_string().into_bytes()
+/// Reads the body of an answer, or describes what is wrong with it.
+type Read<T> = fn(&[u8]) -> Result<T, String>;
+
+/// Reads an answer whose content is not needed.
+fn ignored(body: &[u8]) -> Result<(), String> {
+    object::<IgnoredAny>(body).map(drop)
+}
+
+/// An object as it is sent.
+pub(crate) fn json(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+fn namespace_of(object: &Value) -> Option<&str> {
+    object["metadata"]["namespace"].as_str()
+}
+
+fn no_response(request: &HttpRequest) -> ApiError {
+    let found = format!("no response within {} s", RESPONSE_WITHIN.as_secs());
+    ApiError::new(request, None, found)
 }
 
 /// Reads a body of at most this many bytes.
@@ -521,7 +532,7 @@ async fn body(
     let status = response.status();
     let limited = Limited::new(response.into_body(), bytes_max);
     let body = timeout(RESPONSE_WITHIN, limited.collect()).await;
-    let body = body.map_err(|_| ApiError::no_response(request))?;
+    let body = body.map_err(|_| no_response(request))?;
     body.map(|b| b.to_bytes()).map_err(|error| {
         if error.is::<LengthLimitError>() {
             let found = format!("the response is larger than {} MiB", bytes_max >> 20);

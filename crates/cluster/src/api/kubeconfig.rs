@@ -68,9 +68,8 @@ fn read(settings: &KubernetesSettings) -> Result<Kubeconfig, EnvironmentError> {
 pub(crate) async fn connect(settings: &KubernetesSettings) -> Result<ApiClient, EnvironmentError> {
     let kubeconfig = read(settings)?;
     let (context, server) = selected(&kubeconfig, settings)?;
-    let place = format!("{server} (context `{context}`)");
     let options = KubeConfigOptions {
-        context: Some(context),
+        context: Some(context.clone()),
         ..KubeConfigOptions::default()
     };
     let unusable = |found: String| {
@@ -79,7 +78,7 @@ pub(crate) async fn connect(settings: &KubernetesSettings) -> Result<ApiClient, 
     let config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|e| unusable(e.to_string()))?;
-    ApiClient::new(config, place).map_err(|e| unusable(e.to_string()))
+    ApiClient::new(config, server, context).map_err(|e| unusable(e.to_string()))
 }
 
 /// Returns the address of the API server of the settings' context, without sending a request.

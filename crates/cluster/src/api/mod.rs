@@ -2,9 +2,11 @@
 
 mod answer;
 mod client;
+mod error;
 pub(crate) mod kinds;
 pub(crate) mod kubeconfig;
 mod lines;
 
-pub(crate) use answer::{items, object};
-pub(crate) use client::{ApiClient, ApiError, FIELD_MANAGER};
+pub(crate) use answer::list;
+pub(crate) use client::{ApiClient, FIELD_MANAGER, json};
+pub(crate) use error::ApiError;

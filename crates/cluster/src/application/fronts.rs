@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
 use tare_plan::Workload;
 use tare_plan::graph::{MixEndpoint, Service, ServiceProtocol};
 
 use super::Rendered;
 use crate::objects::Pod;
-use crate::objects::names::PORT;
+use crate::objects::names::{Labels, PORT};
+use crate::objects::pod_parts::map;
 use tare_run::instances;
 
 /// A service that the load requests.
@@ -17,10 +19,10 @@ pub(crate) struct Front {
     pub(crate) protocol: ServiceProtocol,
     /// Port of the Kubernetes Service.
     pub(crate) port: u16,
-    /// Port of its pods: a number, or a name.
-    target: Value,
+    /// Port of its pods; `None` if the Service lacks it.
+    target: Option<IntOrString>,
     /// Labels of its pods.
-    selector: Value,
+    selector: Labels,
     /// Path of a GET request to its pods, outside of the load.
     pub(crate) path: String,
     /// Whether the user's application answers.
@@ -55,8 +57,8 @@ impl Front {
         Self {
             protocol: service.protocol,
             port: PORT,
-            target: PORT.into(),
-            selector: json!({"app": service.name}),
+            target: Some(IntOrString::Int(PORT.into())),
+            selector: map("app", &service.name),
             path: "/tare/ready".to_owned(),
             of_user: false,
         }
@@ -65,31 +67,32 @@ impl Front {
     fn entry(workload: &Workload, service: &Service, rendered: &Rendered) -> Self {
         let port = service.port.unwrap_or(PORT);
         let object = rendered.service(&service.name);
-        let target = object.and_then(|o| target(o, port));
+        let selector = object.map(|o| o["spec"]["selector"].clone());
+        let selector = selector.and_then(|s| serde_json::from_value(s).ok());
         let in_mix = gets(workload).find(|e| e.service == service.name);
         let first = service.endpoints.first();
         let path = in_mix.map(|e| &e.path).or(first.map(|e| &e.path));
         Self {
             protocol: service.protocol,
             port,
-            target: target.unwrap_or(Value::Null),
-            selector: object.map_or(Value::Null, |o| o["spec"]["selector"].clone()),
+            target: object.and_then(|o| target(o, port)),
+            selector: selector.unwrap_or_default(),
             path: path.map_or_else(|| "/".to_owned(), String::clone),
             of_user: true,
         }
     }
 
     /// Whether the service selects a pod.
-    pub(crate) fn has(&self, pod: Pod<'_>) -> bool {
-        let labels = self.selector.as_object();
-        labels.is_some_and(|l| !l.is_empty() && l.iter().all(|(k, v)| v == pod.label(k)))
+    pub(crate) fn has(&self, pod: &Pod) -> bool {
+        let mut labels = self.selector.iter();
+        !self.selector.is_empty() && labels.all(|(k, v)| v == pod.label(k))
     }
 
     /// The port on which a pod of the service listens.
-    pub(crate) fn port_of(&self, pod: Pod<'_>) -> Option<u16> {
-        match &self.target {
-            Value::String(name) => pod.port(name),
-            number => number.as_u64().and_then(|n| u16::try_from(n).ok()),
+    pub(crate) fn port_of(&self, pod: &Pod) -> Option<u16> {
+        match self.target.as_ref()? {
+            IntOrString::String(name) => pod.port(name),
+            IntOrString::Int(number) => u16::try_from(*number).ok(),
         }
     }
 }
@@ -101,13 +104,13 @@ pub(crate) fn gets(workload: &Workload) -> impl Iterator<Item = &MixEndpoint> {
 }
 
 /// The target port of a port of a Kubernetes Service; `None` if it lacks the port.
-pub(super) fn target(service: &Value, port: u16) -> Option<Value> {
+pub(super) fn target(service: &Value, port: u16) -> Option<IntOrString> {
     let ports = service["spec"]["ports"].as_array()?;
     let found = ports.iter().find(|p| p["port"] == port)?;
-    Some(match &found["targetPort"] {
-        Value::Null => port.into(),
-        target => target.clone(),
-    })
+    match &found["targetPort"] {
+        Value::Null => Some(IntOrString::Int(port.into())),
+        target => serde_json::from_value(target.clone()).ok(),
+    }
 }
 
 impl Rendered {
@@ -120,34 +123,37 @@ impl Rendered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_named_port_is_that_of_the_pods_container() {
         let service =
             json!({"spec": {"ports": [{"port": 80, "targetPort": "http"}, {"port": 81}]}});
-        assert_eq!(target(&service, 80), Some(json!("http")));
-        assert_eq!(target(&service, 81), Some(json!(81)));
+        let named = IntOrString::String("http".to_owned());
+        assert_eq!(target(&service, 80), Some(named.clone()));
+        assert_eq!(target(&service, 81), Some(IntOrString::Int(81)));
         assert_eq!(target(&service, 82), None);
         let front = Front {
             protocol: ServiceProtocol::Http,
             port: 80,
-            target: json!("http"),
-            selector: json!({"app": "web"}),
+            target: Some(named),
+            selector: map("app", "web"),
             path: "/".into(),
             of_user: true,
         };
         let pod = |app: &str| {
-            json!({"metadata": {"labels": {"app": app, "version": "1"}}, "spec": {"containers": [
-                {"name": "log"}, {"name": "web", "ports": [{"name": "http", "containerPort": 9898}]}]}})
+            let pod = json!({"metadata": {"labels": {"app": app, "version": "1"}}, "spec": {"containers": [
+                {"name": "log"}, {"name": "web", "ports": [{"name": "http", "containerPort": 9898}]}]}});
+            serde_json::from_value::<Pod>(pod).unwrap()
         };
-        assert!(front.has(Pod(&pod("web"))) && !front.has(Pod(&pod("db"))));
-        assert_eq!(front.port_of(Pod(&pod("web"))), Some(9898));
+        assert!(front.has(&pod("web")) && !front.has(&pod("db")));
+        assert_eq!(front.port_of(&pod("web")), Some(9898));
         let all = Front {
-            selector: json!({}),
+            selector: Labels::new(),
             ..front
         };
         assert!(
-            !all.has(Pod(&pod("web"))),
+            !all.has(&pod("web")),
             "a Service without a selector has no pods"
         );
     }

@@ -6,10 +6,10 @@ use tare_plan::mesh::Join;
 
 use super::{Rendered, text};
 use crate::objects::manifests;
-use crate::objects::manifests::PodPlacement;
 use crate::objects::names::{
     INSTANCE, MANAGED, OWN_CONTAINERS, REPLICAS, ROLE, SERVICE_LABEL, TrialNames,
 };
+use crate::objects::pod_parts::{PodPlacement, place};
 
 /// Most characters of the value of a label.
 const LABEL_MAX: usize = 63;
@@ -74,8 +74,8 @@ impl Rendered {
             self.references.replace(&mut object, instance.namespace);
             let metadata = &mut object["metadata"];
             metadata["namespace"] = instance.namespace.into();
-            for (key, value) in instance.names.labels().as_object().into_iter().flatten() {
-                add(metadata, "labels", key, value.clone());
+            for (key, value) in instance.names.labels() {
+                add(metadata, "labels", &key, value.into());
             }
             if text(&object, "/apiVersion") == "v1" && text(&object, "/kind") == "Service" {
                 let Instance {
@@ -125,8 +125,8 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
     let metadata = &mut template["metadata"];
     // A selector may have the label of the program that manages the objects.
     let managed = metadata["labels"][MANAGED].take();
-    for (key, value) in names.labels().as_object().into_iter().flatten() {
-        add(metadata, "labels", key, value.clone());
+    for (key, value) in names.labels() {
+        add(metadata, "labels", &key, value.into());
     }
     if !managed.is_null() {
         add(metadata, "labels", MANAGED, managed);
@@ -180,13 +180,13 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
             add(spec, "nodeSelector", key, value.as_str().into());
         }
     } else {
-        let spread = spec["topologySpreadConstraints"].take();
-        manifests::place(spec, names, settings, placement);
-        if !spread.is_null() {
-            spec["topologySpreadConstraints"] = spread;
+        let (nodes, spread) = place(names, settings, placement);
+        spec["nodeSelector"] = json!(nodes);
+        if spec["topologySpreadConstraints"].is_null() {
+            spec["topologySpreadConstraints"] = json!(spread);
         }
     }
-    manifests::schedule(spec, settings);
+    schedule(spec, settings);
     if let Some(spec) = spec.as_object_mut() {
         spec.retain(|_, value| !value.is_null());
     }
@@ -201,6 +201,21 @@ fn pods(object: &mut Value, instance: Instance<'_>) {
     }
     if !secrets.is_empty() {
         spec["imagePullSecrets"] = secrets.into();
+    }
+}
+
+/// Adds the plan's tolerations and priority class to the specification of a pod; one with a priority class keeps it.
+fn schedule(spec: &mut Value, settings: &KubernetesSettings) {
+    let own = spec["tolerations"].as_array().cloned();
+    let plan = settings.pod.tolerations.iter().map(|t| json!(t));
+    let all: Vec<Value> = own.into_iter().flatten().chain(plan).collect();
+    if !all.is_empty() {
+        spec["tolerations"] = all.into();
+    }
+    if let Some(class) = &settings.pod.priority_class
+        && spec["priorityClassName"].as_str().is_none_or(str::is_empty)
+    {
+        spec["priorityClassName"] = class.as_str().into();
     }
 }
 

@@ -15,7 +15,6 @@ mod render;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tare_plan::KubernetesSettings;
 use tare_plan::graph::{Application, ServiceGraph};
 
 use super::api::ApiClient;
@@ -33,7 +32,7 @@ use render::{Objects, render};
 #[derive(Debug, Clone)]
 pub(crate) struct Rendered {
     /// Objects to deploy, without a namespace.
-    objects: Vec<Value>,
+    pub(crate) objects: Vec<Value>,
     /// Names by which the objects refer to each other with their namespace.
     references: References,
     /// What was changed in the objects: the object, and the change.
@@ -52,16 +51,14 @@ impl Rendered {
     /// its services.
     pub(crate) async fn prepare(
         api: &ApiClient,
-        settings: &KubernetesSettings,
+        helm: &Helm,
         graph: &ServiceGraph,
+        capabilities: &Capabilities,
     ) -> Result<Option<Self>, EnvironmentError> {
         let Some(application) = &graph.application else {
             return Ok(None);
         };
-        let has_charts = application.chart.is_some();
-        let capabilities = Capabilities::for_charts(api, has_charts).await?;
-        let helm = Helm::new(settings);
-        let found = render(&helm, application, &graph.name, &capabilities).await?;
+        let found = render(helm, application, &graph.name, capabilities).await?;
         let files = found.files.clone();
         let mut rendered = Self::new(found, application, graph)?;
         rendered.resources = resources(api, &rendered.objects, &files).await?;
@@ -110,15 +107,23 @@ impl Rendered {
     }
 }
 
-/// Renders and checks the objects of an application without a cluster.
+/// Renders and checks the objects of the application of a graph, if it has one, without a cluster.
 pub(crate) async fn objects(
     helm: &Helm,
-    application: &Application,
     graph: &ServiceGraph,
     capabilities: &Capabilities,
 ) -> Result<Vec<Value>, EnvironmentError> {
+    let Some(application) = &graph.application else {
+        return Ok(Vec::new());
+    };
     let objects = render(helm, application, &graph.name, capabilities).await?;
     Ok(Rendered::new(objects, application, graph)?.objects)
+}
+
+/// Whether the application of a graph is a Helm chart.
+pub(crate) fn has_chart(graph: &ServiceGraph) -> bool {
+    let application = graph.application.as_ref();
+    application.is_some_and(|a| a.chart.is_some())
 }
 
 /// Reads, checks and changes manifests as those of an application in the namespace `to`. Returns the objects as JSON.

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::Taint;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tare_plan::mesh::MeshKubernetes;
 
 use crate::api::kinds::{
     COMPARED, CONFIG_MAP, CRD, GATEWAY_CLASS, Kind, MUTATING, NAMESPACE, NODE, VALIDATING,
 };
 use crate::api::{ApiClient, ApiError, FIELD_MANAGER};
-use crate::objects::names::{GENERATOR, MANAGED, name_of};
+use crate::objects::names::{GENERATOR, MANAGED};
+use crate::objects::{Metadata, Object, parts};
 
 /// Names of cluster-scoped objects by kind, names of ConfigMaps, and labels and taints of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,10 +31,10 @@ impl Snapshot {
         for kind in COMPARED {
             let mut found = objects_of(api, kind).await?;
             found.retain(|o| !is_own(o));
-            let names = found.iter().map(|o| name_of(o).to_owned()).collect();
+            let names = found.into_iter().map(|o| o.metadata.name).collect();
             objects.insert(kind.plural.to_owned(), names);
         }
-        let nodes = api.list(NODE, None, "").await?;
+        let nodes: Vec<Node> = api.list(NODE, None, "").await?;
         let mut config_maps = api.list_metadata(CONFIG_MAP).await?;
         config_maps.retain(|m| !is_own(m));
         Ok(Self {
@@ -54,11 +55,11 @@ impl Snapshot {
     pub(crate) async fn new_objects(
         &self,
         api: &ApiClient,
-    ) -> Result<Vec<(Kind, Value)>, ApiError> {
+    ) -> Result<Vec<(Kind, Object)>, ApiError> {
         let mut new = Vec::new();
         for kind in COMPARED {
             let mut objects = objects_of(api, kind).await?;
-            objects.retain(|o| !self.has(kind, name_of(o)));
+            objects.retain(|o| !self.has(kind, o.name()));
             new.extend(objects.into_iter().map(|o| (kind, o)));
         }
         Ok(new)
@@ -95,41 +96,47 @@ impl Snapshot {
 
     /// Returns tare's labels and taints of nodes that the snapshot lacks.
     pub(crate) async fn new_marks(&self, api: &ApiClient) -> Result<Vec<String>, ApiError> {
-        let nodes = api.list(NODE, None, "").await?;
+        let nodes: Vec<Node> = api.list(NODE, None, "").await?;
         let new = nodes.iter().flat_map(marks);
         let new = new.filter(|m| m.contains(GENERATOR) && !self.nodes.contains(m));
         Ok(new.collect())
     }
 }
 
-fn path(object: &Value) -> String {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    format!("{namespace}/{}", name_of(object))
+fn path(object: &Object) -> String {
+    format!("{}/{}", object.metadata.namespace, object.name())
 }
 
-fn marks(node: &Value) -> Vec<String> {
-    let labels = node["metadata"]["labels"].as_object();
-    let keys = labels.into_iter().flatten().map(|(key, _)| key.as_str());
-    let taints = node["spec"]["taints"].as_array();
-    let taints = taints
-        .into_iter()
-        .flatten()
-        .filter_map(|t| t["key"].as_str());
-    let name = name_of(node);
-    let labels = keys.map(|k| format!("{name}: label {k}"));
+parts! {
+    /// A node, of which only its marks are read.
+    struct Node {
+        metadata: Metadata,
+        spec: NodeSpec,
+    }
+
+    struct NodeSpec {
+        taints: Vec<Taint>,
+    }
+}
+
+fn marks(node: &Node) -> Vec<String> {
+    let name = &node.metadata.name;
+    let labels = node.metadata.labels.keys();
+    let labels = labels.map(|key| format!("{name}: label {key}"));
+    let taints = node.spec.taints.iter();
     labels
-        .chain(taints.map(|k| format!("{name}: taint {k}")))
+        .chain(taints.map(|taint| format!("{name}: taint {}", taint.key)))
         .collect()
 }
 
 /// Whether tare created an object.
-pub(crate) fn is_own(object: &Value) -> bool {
-    object["metadata"]["labels"][MANAGED] == "tare"
+pub(crate) fn is_own(object: &Object) -> bool {
+    object.metadata.label(MANAGED) == "tare"
 }
 
 /// Returns the metadata of the objects of a compared kind, and the controllers of GatewayClasses. None if the cluster
 /// does not serve the kind.
-async fn objects_of(api: &ApiClient, kind: Kind) -> Result<Vec<Value>, ApiError> {
+async fn objects_of(api: &ApiClient, kind: Kind) -> Result<Vec<Object>, ApiError> {
     let listed = match kind {
         GATEWAY_CLASS => api.list(kind, None, "").await,
         _ => api.list_metadata(kind).await,
@@ -163,33 +170,29 @@ fn is_in(group: &str, suffix: &str) -> bool {
 /// A custom resource definition shows it with its group, because charts may have definitions that Helm does not mark.
 pub(crate) fn belongs(
     kind: Kind,
-    object: &Value,
+    object: &Object,
     mesh: &MeshKubernetes,
     namespaces: &[String],
 ) -> bool {
-    let annotations = &object["metadata"]["annotations"];
-    let release = &annotations["meta.helm.sh/release-name"];
-    let release_namespace = &annotations["meta.helm.sh/release-namespace"];
-    let is_of_release = mesh
-        .releases
-        .iter()
-        .any(|r| *release == r.name && *release_namespace == r.namespace);
+    let metadata = &object.metadata;
+    let release = metadata.annotation("meta.helm.sh/release-name");
+    let release_namespace = metadata.annotation("meta.helm.sh/release-namespace");
+    let mut releases = mesh.releases.iter();
+    let is_of_release = releases.any(|r| release == r.name && release_namespace == r.namespace);
     // Helm writes no name of the release into the objects of hooks, which remain if it is interrupted.
-    let instance = &object["metadata"]["labels"]["app.kubernetes.io/instance"];
-    let is_of_hook = annotations["helm.sh/hook"].is_string()
-        && mesh.releases.iter().any(|r| *instance == r.name);
-    let managers = object["metadata"]["managedFields"].as_array();
-    let mut managers = managers.into_iter().flatten();
+    let instance = metadata.label("app.kubernetes.io/instance");
+    let is_of_hook = metadata.annotations.contains_key("helm.sh/hook")
+        && mesh.releases.iter().any(|r| instance == r.name);
+    let mut managers = metadata.managed_fields.iter();
     let shows = match kind {
-        CRD => is_of_release || release.is_null(),
+        CRD => is_of_release || release.is_empty(),
         GATEWAY_CLASS => {
-            let controller = object["spec"]["controllerName"].as_str();
-            let domain = controller.and_then(|c| c.split('/').next());
+            let domain = object.spec.controller_name.split('/').next();
             domain.is_some_and(|d| mesh.gone.crd_groups.iter().any(|group| is_in(d, group)))
         }
-        _ => is_of_release || is_of_hook || managers.any(|m| m["manager"] == FIELD_MANAGER),
+        _ => is_of_release || is_of_hook || managers.any(|m| m.manager == FIELD_MANAGER),
     };
-    shows && is_named(kind, name_of(object), mesh, namespaces)
+    shows && is_named(kind, object.name(), mesh, namespaces)
 }
 
 /// The command that deletes an object.
@@ -201,7 +204,7 @@ pub(crate) fn command(kind: Kind, name: &str) -> String {
 mod tests {
     use super::*;
     use crate::api::kinds::CLUSTER_ROLE;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn istio() -> MeshKubernetes {
         let mesh = json!({"releases": [{"name": "istiod", "namespace": "istio-system", "chart": "istiod"}],
@@ -225,7 +228,10 @@ mod tests {
     fn an_object_belongs_to_a_mesh_by_its_name_and_its_creator() {
         let mesh = istio();
         let spaces = ["istio-system".to_owned()];
-        let belongs = |kind, object: Value| belongs(kind, &object, &mesh, &spaces);
+        let belongs = |kind, object: Value| {
+            let object = serde_json::from_value(object).unwrap();
+            belongs(kind, &object, &mesh, &spaces)
+        };
         let applied = |name: &str, manager: &str| json!({"metadata": {"name": name, "managedFields": [{"manager": manager}]}});
         let class = |controller: &str| json!({"metadata": {"name": "istio-waypoint"}, "spec": {"controllerName": controller}});
         assert!(belongs(CRD, named("a.security.istio.io")));

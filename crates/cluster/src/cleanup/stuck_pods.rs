@@ -41,8 +41,7 @@ impl ForcedDeletion {
         }
         self.due = None;
         for namespace in namespaces {
-            for pod in api.list(POD, Some(namespace), "").await? {
-                let pod = Pod(&pod);
+            for pod in api.list::<Pod>(POD, Some(namespace), "").await? {
                 if pod.is_terminating() {
                     let now = DeleteParams::default().grace_period(0);
                     api.delete_with(POD, Some(namespace), pod.name(), &now)

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::{JOB, NAME, ORCHESTRATOR, Place, end, find};
 use crate::api::kinds::POD;
 use crate::api::{ApiClient, ApiError, kubeconfig};
 use crate::objects::names::{CONTAINER, ROLE as POD_ROLE};
-use crate::objects::{Pod, timestamp};
+use crate::objects::{Object, Pod, timestamp};
 use tare_plan::KubernetesSettings;
 use tare_run::environment::EnvironmentError;
 
@@ -94,7 +93,7 @@ async fn step(
     // The log is complete if the run had ended before it was read.
     let ended = end(api, place).await?;
     if let Some(pod) = newest_pod(api, place).await? {
-        log.follow(api, Pod(&pod), line, say).await;
+        log.follow(api, &pod, line, say).await;
     }
     if let Some(code) = ended {
         return Ok(Step::Ended(code));
@@ -114,32 +113,28 @@ fn given_up(place: &Place, found: &str) -> EnvironmentError {
 }
 
 /// Returns the pod of the Job that was created last.
-pub(super) async fn newest_pod(api: &ApiClient, place: &Place) -> Result<Option<Value>, ApiError> {
+pub(super) async fn newest_pod(api: &ApiClient, place: &Place) -> Result<Option<Pod>, ApiError> {
     let selector = format!("{},{POD_ROLE}={ORCHESTRATOR}", place.selector());
-    let pods = api.list(POD, Some(&place.namespace), &selector).await?;
-    let created = |pod: &Value| {
-        let at = pod["metadata"]["creationTimestamp"].as_str();
-        (
-            at.unwrap_or_default().to_owned(),
-            Pod(pod).name().to_owned(),
-        )
+    let pods: Vec<Pod> = api.list(POD, Some(&place.namespace), &selector).await?;
+    let created = |pod: &Pod| {
+        let at = pod.metadata.creation_timestamp.clone();
+        (at, pod.name().to_owned())
     };
     Ok(pods.into_iter().max_by_key(created))
 }
 
 /// Returns why the Job has given up; `None` while it goes on.
 async fn failure(api: &ApiClient, place: &Place) -> Result<Option<String>, ApiError> {
-    let job = match api.get(JOB, &place.namespace, NAME).await {
+    let job = match api.get::<Object>(JOB, &place.namespace, NAME).await {
         Err(error) if error.is_not_found() => {
             let found = "it does not exist: its creation or its removal was interrupted";
             return Ok(Some(found.to_owned()));
         }
         job => job?,
     };
-    let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
-    let failed = conditions.find(|c| c["type"] == "Failed" && c["status"] == "True");
-    let text = |c: &Value| c["message"].as_str().unwrap_or("no reason").to_owned();
-    Ok(failed.map(text))
+    let mut conditions = job.status.conditions.into_iter();
+    let failed = conditions.find(|c| c.is("Failed"));
+    Ok(failed.map(|c| c.message.unwrap_or_else(|| "no reason".to_owned())))
 }
 
 /// What was printed of the log of a pod.
@@ -159,7 +154,7 @@ impl FollowedLog {
     async fn follow(
         &mut self,
         api: &ApiClient,
-        pod: Pod<'_>,
+        pod: &Pod,
         line: &mut dyn FnMut(&str),
         say: &mut dyn FnMut(&str),
     ) {

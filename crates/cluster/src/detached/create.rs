@@ -1,17 +1,15 @@
 //! Creates the objects of a detached run.
 
 use serde_json::Value;
-use tare_plan::mesh::MeshKubernetes;
-use tare_plan::{EnvironmentKind, Hooks, KubernetesSettings, Plan};
+use tare_plan::{EnvironmentKind, Hooks, Plan};
 
 use super::objects::{PackedChart, before_job, job};
 use super::{DetachedRun, JOB, NAME, Place, Volume, remove};
 use crate::api::kinds::{Kind, role_yaml};
 use crate::api::kubeconfig;
 use crate::leftovers::{clean, refuse_other_runs};
-use crate::mesh::{Capabilities, Helm, mesh_role_for};
-use crate::objects::node;
-use crate::platform;
+use crate::mesh::Helm;
+use crate::preview::Preview;
 use crate::trial::pull_secrets;
 use tare_run::environment::EnvironmentError;
 
@@ -41,24 +39,16 @@ pub async fn create(
         return Err(EnvironmentError::missing(found, remedy));
     }
     let settings = run.settings();
+    let plan = run.plan.clone();
     let api = kubeconfig::connect(&settings).await?;
-    api.version().await?;
+    let version = api.version().await?;
+    // Rendering the charts may take long, so a refusal comes first.
     refuse_other_runs(&api, &run.id, &settings).await?;
-    // The objects of the charts, and so the role, depend on the platform.
-    let nodes = node::usable(&api, &settings).await?;
-    let platform = platform::find(&settings, &nodes).platform;
-    let meshes = run.plan.meshes.iter().map(|m| m.on_platform(platform));
-    let meshes: Vec<_> = meshes.collect();
-    let sections: Vec<_> = meshes
-        .iter()
-        .filter_map(|m| m.kubernetes.as_deref())
-        .collect();
-    let has_charts = sections.iter().any(|mesh| !mesh.releases.is_empty());
-    let capabilities = Capabilities::for_charts(&api, has_charts).await?;
-    let more = mesh_role_for(&settings, &sections, None, &capabilities);
-    let more = more.await?.yaml();
-    let roles = role_yaml(&settings) + &more;
-    let charts = pack(&settings, &sections).await?;
+    let preview = Preview::on(api, version, &settings, &plan).await?;
+    let api = &preview.api;
+    let more = preview.role().map_err(EnvironmentError::Cluster)?;
+    let roles = role_yaml(&settings) + &more.yaml();
+    let charts = pack(&preview).await?;
     let place = Place::new(&settings, &run.id);
     // The kubeconfig and its contexts exist on this machine only.
     if let Some(own) = &mut run.plan.kubernetes {
@@ -84,17 +74,17 @@ pub async fn create(
             api.apply(kind, &object).await?;
         }
         let to = [place.namespace.clone()];
-        pull_secrets::copy(&api, &settings, &place.labels(), &to).await?;
-        let helm = sections.iter().any(|m| !m.releases.is_empty());
+        pull_secrets::copy(api, &settings, &place.labels(), &to).await?;
+        let helm = preview.installed().next().is_some();
         let job = job(&place, &settings, charts.len(), helm);
-        Ok(api.apply(JOB, &job).await.map(drop)?)
+        Ok(api.apply(JOB, &job).await?)
     };
     let created: Result<(), EnvironmentError> = created.await;
     if created.is_err() {
         // The API server may have created the Job although its response was lost, so all of it is removed. Without the
         // right to delete Jobs, none was created, and removing the other objects is enough.
         let cleaned = match clean(&settings, Some(&place.id), &mut |_| {}).await {
-            Err(_) => remove(&api, &place).await.map_err(EnvironmentError::from),
+            Err(_) => remove(api, &place).await.map_err(EnvironmentError::from),
             cleaned => cleaned,
         };
         match cleaned {
@@ -120,16 +110,12 @@ fn stays_here(plan: &Plan) -> Option<String> {
 }
 
 /// Packs the charts of all meshes, each once.
-async fn pack(
-    settings: &KubernetesSettings,
-    meshes: &[&MeshKubernetes],
-) -> Result<Vec<PackedChart>, EnvironmentError> {
-    let helm = Helm::new(settings);
+async fn pack(preview: &Preview<'_>) -> Result<Vec<PackedChart>, EnvironmentError> {
     let mut charts: Vec<PackedChart> = Vec::new();
-    for release in meshes.iter().flat_map(|m| &m.releases) {
+    for release in preview.installed().flat_map(|m| &m.releases) {
         let file = Helm::archive(release);
         if charts.iter().all(|c| c.file != file) {
-            let archive = helm.pack(release).await?;
+            let archive = preview.helm.pack(release).await?;
             charts.push(PackedChart { file, archive });
         }
     }

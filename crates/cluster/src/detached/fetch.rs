@@ -138,25 +138,20 @@ async fn receive(
     to: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<usize, EnvironmentError> {
-    let running = newest_pod(api, place).await?.filter(|pod| {
-        let pod = Pod(pod);
-        pod.phase() == "Running" && pod.is_ready() && !pod.is_terminating()
-    });
-    let node = running.as_ref().map(|pod| Pod(pod).node());
+    let running = newest_pod(api, place).await?;
+    let running =
+        running.filter(|pod| pod.phase() == "Running" && pod.is_ready() && !pod.is_terminating());
+    let node = running.as_ref().map(Pod::node);
     api.apply(POD, &reader(place, settings, name, node)).await?;
     let within = Duration::from_secs(u64::from(settings.ready_within_s));
     let running = wait("the reader runs", POLL, within, async || {
-        let pod = api.get(POD, &place.namespace, name).await?;
-        if let Some((_, found)) = Pod(&pod).failure() {
+        let pod: Pod = api.get(POD, &place.namespace, name).await?;
+        if let Some((_, found)) = pod.failure() {
             return Err(EnvironmentError::start(format!("pod {name}"), found));
         }
-        let runs = |status: &serde_json::Value| {
-            status["name"] == CONTAINER && status["state"]["running"].is_object()
-        };
-        let statuses = pod["status"]["containerStatuses"].as_array();
-        match statuses.is_some_and(|all| all.iter().any(runs)) {
+        match pod.status_of(CONTAINER).is_some_and(|c| c.is_running()) {
             true => Ok(Ok(())),
-            false => Ok(Err(Pod(&pod).not_ready_reason())),
+            false => Ok(Err(pod.not_ready_reason())),
         }
     });
     if let Err(found) = running.await? {

@@ -3,11 +3,13 @@
 use std::io;
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::{DetachedRun, END, Place, end};
 use crate::api::kinds::CONFIG_MAP;
 use crate::api::{ApiClient, kubeconfig};
+use crate::objects::pod_parts::map;
 use tare_run::environment::EnvironmentError;
 
 /// Writes a kubeconfig for the service account of a pod, whose token, certificate authority and namespace are in
@@ -65,10 +67,12 @@ impl Inside {
     /// # Errors
     /// When the cluster does not respond.
     pub async fn record_end(&self, code: u8) -> Result<(), EnvironmentError> {
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": self.place.named(END),
-            "data": {"code": code.to_string()}});
-        Ok(self.api.apply(CONFIG_MAP, &map).await.map(drop)?)
+        let map = ConfigMap {
+            metadata: self.place.named(END),
+            data: Some(map("code", &code.to_string())),
+            ..ConfigMap::default()
+        };
+        Ok(self.api.apply(CONFIG_MAP, &map).await?)
     }
 }
 

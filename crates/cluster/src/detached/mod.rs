@@ -8,12 +8,14 @@ mod inside;
 mod objects;
 mod remove;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde::{Deserialize, Serialize};
 use tare_plan::{KubernetesSettings, Plan};
 
 use super::api::kinds::{CONFIG_MAP, Kind, NAMESPACE, Needed};
 use super::api::{ApiClient, ApiError};
-use super::objects::names::{MANAGED, Names, name_of};
+use super::objects::Object;
+use super::objects::names::{MANAGED, Names};
 use tare_run::environment::EnvironmentError;
 
 pub use attach::{Attached, attach};
@@ -113,9 +115,9 @@ impl DetachedRun {
 
     /// Reads the specification of a run.
     async fn read(api: &ApiClient, place: &Place) -> Result<Self, EnvironmentError> {
-        let map = api.get(CONFIG_MAP, &place.namespace, SPEC).await?;
-        let text = map["data"][SPEC_FILE].as_str().unwrap_or_default();
-        let read = serde_json::from_str(text);
+        let map: ConfigMap = api.get(CONFIG_MAP, &place.namespace, SPEC).await?;
+        let data = map.data.unwrap_or_default();
+        let read = serde_json::from_str(data.get(SPEC_FILE).map_or("", String::as_str));
         read.map_err(|e| EnvironmentError::start(format!("run {}", place.id), e))
     }
 }
@@ -156,20 +158,15 @@ impl Place {
 
 /// Lists the detached runs of a cluster.
 pub(crate) async fn runs(api: &ApiClient) -> Result<Vec<Place>, ApiError> {
-    let found = api
-        .list(NAMESPACE, None, &format!("{MANAGED}=tare,{DETACHED}"))
-        .await?;
-    let place = |namespace: &serde_json::Value| {
-        let metadata = &namespace["metadata"];
-        let text = |v: &serde_json::Value| v.as_str().unwrap_or_default().to_owned();
-        Place {
-            id: text(&metadata["annotations"][RUN_ID]),
-            namespace: name_of(namespace).to_owned(),
-            label: text(&metadata["labels"][DETACHED]),
-            pull_secrets_from: text(&metadata["annotations"][PULL_SECRETS_FROM]),
-        }
+    let selector = format!("{MANAGED}=tare,{DETACHED}");
+    let found: Vec<Object> = api.list(NAMESPACE, None, &selector).await?;
+    let place = |Object { metadata, .. }: Object| Place {
+        id: metadata.annotation(RUN_ID).to_owned(),
+        label: metadata.label(DETACHED).to_owned(),
+        pull_secrets_from: metadata.annotation(PULL_SECRETS_FROM).to_owned(),
+        namespace: metadata.name,
     };
-    Ok(found.iter().map(place).collect())
+    Ok(found.into_iter().map(place).collect())
 }
 
 /// Finds a detached run by its id; without an id, the only one.
@@ -209,10 +206,11 @@ pub(crate) async fn unfinished(api: &ApiClient, id: &str) -> Result<Option<Place
 
 /// Returns the exit code with which a run has ended; `None` while it continues.
 async fn end(api: &ApiClient, place: &Place) -> Result<Option<u8>, ApiError> {
-    match api.get(CONFIG_MAP, &place.namespace, END).await {
+    let map = api.get::<ConfigMap>(CONFIG_MAP, &place.namespace, END);
+    match map.await {
         Ok(map) => {
-            let code = map["data"]["code"].as_str();
-            Ok(code.and_then(|code| code.parse().ok()))
+            let data = map.data.unwrap_or_default();
+            Ok(data.get("code").and_then(|code| code.parse().ok()))
         }
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),

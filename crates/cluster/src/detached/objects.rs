@@ -1,18 +1,32 @@
 //! The objects of a detached run as values; nothing here sends a request.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
+};
+use k8s_openapi::api::core::v1::{
+    Affinity, ConfigMap, ConfigMapProjection, EmptyDirVolumeSource, Namespace, NodeAffinity,
+    NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, PreferredSchedulingTerm,
+    ProjectedVolumeSource, ServiceAccount, VolumeProjection, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use tare_plan::{ContainerResources, KubernetesSettings};
 
 use super::{
-    ACCOUNT, BINDING, CLAIM, CLUSTER_BINDING, CLUSTER_ROLE, DETACHED, DetachedRun, JOB, NAME,
+    ACCOUNT, BINDING, CLAIM, CLUSTER_BINDING, CLUSTER_ROLE, DETACHED, DetachedRun, NAME,
     ORCHESTRATOR, PULL_SECRETS_FROM, Place, ROLE, RUN_ID, SPEC, SPEC_FILE,
 };
+use crate::api;
 use crate::api::kinds::{CONFIG_MAP, Kind, NAMESPACE};
 use crate::mesh::documents;
-use crate::objects::manifests::{OS, container, metadata, pod_spec, push};
-use crate::objects::names::{MANAGED, ROLE as POD_ROLE};
+use crate::objects::manifests::{self, named};
+use crate::objects::names::{Labels, MANAGED, ROLE as POD_ROLE, name_of, with};
+use crate::objects::pod_parts::{
+    OS, add_volume, container, map, metadata, mount, pod_spec, template, text, texts, variable,
+};
 
 /// Where the volume is mounted; the run directory is below.
 const DATA: &str = "/data";
@@ -21,14 +35,14 @@ const CHARTS: &str = "/charts";
 /// Directory for the kubeconfig and the files of Helm.
 const SCRATCH: &str = "/scratch";
 /// Group of the image's user, which may write to the volume.
-const GROUP: u32 = 65_532;
+const GROUP: i64 = 65_532;
 /// How often the Job starts the orchestrator again after failures. The pauses grow to 6 minutes.
-const RETRIES: u32 = 10;
+const RETRIES: i32 = 10;
 /// Seconds that the orchestrator has to remove the objects of its trial after SIGTERM. If they are not enough, the next
 /// pod removes them.
-const GRACE_S: u32 = 60;
+const GRACE_S: i64 = 60;
 /// Seconds after which a reader ends, if `tare fetch` could not remove it.
-const READER_S: u32 = 3600;
+const READER_S: i64 = 3600;
 
 /// The volume of a detached run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,12 +64,12 @@ pub(super) struct PackedChart {
 }
 
 impl Place {
-    pub(super) fn labels(&self) -> Value {
-        json!({MANAGED: "tare", DETACHED: self.label})
+    pub(super) fn labels(&self) -> Labels {
+        with(Labels::new(), &[(MANAGED, "tare"), (DETACHED, &self.label)])
     }
 
-    pub(super) fn named(&self, name: &str) -> Value {
-        json!({"name": name, "namespace": self.namespace, "labels": self.labels()})
+    pub(super) fn named(&self, name: &str) -> ObjectMeta {
+        named(name, &self.namespace, self.labels())
     }
 }
 
@@ -68,24 +82,44 @@ pub(super) fn before_job(
     volume: &Volume,
     charts: &[PackedChart],
 ) -> Result<Vec<(Kind, Value)>, String> {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata":
-        {"name": place.namespace, "labels": place.labels(),
-            "annotations": {RUN_ID: place.id, PULL_SECRETS_FROM: place.pull_secrets_from}}});
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": place.named(NAME)});
-    let mut objects = vec![(NAMESPACE, namespace), (ACCOUNT, account)];
+    let marks = [
+        (RUN_ID, place.id.as_str()),
+        (PULL_SECRETS_FROM, &place.pull_secrets_from),
+    ];
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            namespace: None,
+            annotations: Some(with(Labels::new(), &marks)),
+            ..place.named(&place.namespace)
+        },
+        ..Namespace::default()
+    };
+    let account = ServiceAccount {
+        metadata: place.named(NAME),
+        ..ServiceAccount::default()
+    };
     let text = serde_json::to_string(run).map_err(|e| e.to_string())?;
-    let spec = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place.named(SPEC),
-        "data": {SPEC_FILE: text}});
-    objects.push((CONFIG_MAP, spec));
+    let spec = ConfigMap {
+        metadata: place.named(SPEC),
+        data: Some(map(SPEC_FILE, &text)),
+        ..ConfigMap::default()
+    };
+    let mut objects = vec![
+        (NAMESPACE, api::json(&namespace)),
+        (ACCOUNT, api::json(&account)),
+        (CONFIG_MAP, api::json(&spec)),
+    ];
     objects.extend(rights(place, roles)?);
     for (index, chart) in charts.iter().enumerate() {
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": place.named(&chart_map(index)),
-            "binaryData": {chart.file.as_str(): STANDARD.encode(&chart.archive)}});
-        objects.push((CONFIG_MAP, map));
+        let archive = ByteString(chart.archive.clone());
+        let map = ConfigMap {
+            metadata: place.named(&chart_map(index)),
+            binary_data: Some([(chart.file.clone(), archive)].into()),
+            ..ConfigMap::default()
+        };
+        objects.push((CONFIG_MAP, api::json(&map)));
     }
-    objects.push((CLAIM, claim(place, volume)));
+    objects.push((CLAIM, api::json(&claim(place, volume))));
     Ok(objects)
 }
 
@@ -97,10 +131,9 @@ fn chart_map(index: usize) -> String {
 fn rights(place: &Place, roles: &str) -> Result<Vec<(Kind, Value)>, String> {
     let mut objects = Vec::new();
     for mut role in documents(roles)? {
-        let name = role["metadata"]["name"].as_str().unwrap_or_default();
-        let name = name.replacen(NAME, &place.namespace, 1);
+        let name = name_of(&role).replacen(NAME, &place.namespace, 1);
         role["metadata"]["name"] = name.as_str().into();
-        role["metadata"]["labels"] = place.labels();
+        role["metadata"]["labels"] = api::json(&place.labels());
         let (of_role, of_binding) = match role["kind"].as_str() {
             Some("ClusterRole") => (CLUSTER_ROLE, CLUSTER_BINDING),
             _ => (ROLE, BINDING),
@@ -114,45 +147,92 @@ fn rights(place: &Place, roles: &str) -> Result<Vec<(Kind, Value)>, String> {
     Ok(objects)
 }
 
-fn claim(place: &Place, volume: &Volume) -> Value {
-    let mut spec = json!({"accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": volume.size}}});
-    if let Some(class) = &volume.storage_class {
-        spec["storageClassName"] = class.as_str().into();
+fn claim(place: &Place, volume: &Volume) -> PersistentVolumeClaim {
+    let class = volume.storage_class.clone();
+    // A claim without a class gets the default class and then does not match the user's volume; an empty class prevents
+    // this.
+    let class = class.or(volume.name.as_ref().map(|_| String::new()));
+    let size = Quantity(volume.size.clone());
+    PersistentVolumeClaim {
+        metadata: place.named(NAME),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: texts(&["ReadWriteOnce"]),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some([("storage".to_owned(), size)].into()),
+                ..VolumeResourceRequirements::default()
+            }),
+            storage_class_name: class,
+            volume_name: volume.name.clone(),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        ..PersistentVolumeClaim::default()
     }
-    if let Some(name) = &volume.name {
-        spec["volumeName"] = name.as_str().into();
-        if volume.storage_class.is_none() {
-            // Otherwise the default class is set, with which the claim would not match the volume.
-            spec["storageClassName"] = "".into();
-        }
-    }
-    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": place.named(NAME), "spec": spec})
 }
 
 /// Pod of tare's image with the volume of the run.
-fn pod(settings: &KubernetesSettings, args: &[&str], read_only: bool) -> Value {
-    let mut container = container(settings, &ContainerResources::default(), args);
-    let mount = json!({"name": "data", "mountPath": DATA, "readOnly": read_only});
-    push(&mut container["volumeMounts"], mount);
+fn pod(settings: &KubernetesSettings, args: &[&str], read_only: bool) -> PodSpec {
+    let container = container(settings, &ContainerResources::default(), args);
     let mut pod = pod_spec(settings, container, SPEC);
-    push(
-        &mut pod["volumes"],
-        json!({"name": "data", "persistentVolumeClaim": {"claimName": NAME}}),
-    );
-    pod["restartPolicy"] = "Never".into();
-    pod["securityContext"] = json!({"fsGroup": GROUP, "fsGroupChangePolicy": "OnRootMismatch"});
-    pod["nodeSelector"] = json!({OS: "linux"});
+    let claim = PersistentVolumeClaimVolumeSource {
+        claim_name: NAME.to_owned(),
+        ..PersistentVolumeClaimVolumeSource::default()
+    };
+    add_volume(&mut pod, mount("data", DATA, read_only), |volume| {
+        volume.persistent_volume_claim = Some(claim);
+    });
+    pod.restart_policy = text("Never");
+    pod.security_context = Some(PodSecurityContext {
+        fs_group: Some(GROUP),
+        fs_group_change_policy: text("OnRootMismatch"),
+        ..PodSecurityContext::default()
+    });
+    pod.node_selector = Some(map(OS, "linux"));
     pod
 }
 
+/// Prefers nodes without the labels of the measured ones; `None` if they have no labels.
+fn avoid_measured_nodes(settings: &KubernetesSettings) -> Option<Affinity> {
+    let others = settings.node_labels.iter().map(|(key, value)| {
+        let other = NodeSelectorRequirement {
+            key: key.clone(),
+            operator: "NotIn".to_owned(),
+            values: Some(vec![value.clone()]),
+        };
+        PreferredSchedulingTerm {
+            weight: 100,
+            preference: NodeSelectorTerm {
+                match_expressions: Some(vec![other]),
+                ..NodeSelectorTerm::default()
+            },
+        }
+    });
+    let others: Vec<_> = others.collect();
+    (!others.is_empty()).then(|| Affinity {
+        node_affinity: Some(NodeAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(others),
+            ..NodeAffinity::default()
+        }),
+        ..Affinity::default()
+    })
+}
+
+/// The packed charts as the source of a volume.
+fn charts_source(charts: usize) -> ProjectedVolumeSource {
+    let source = |index| VolumeProjection {
+        config_map: Some(ConfigMapProjection {
+            name: chart_map(index),
+            ..ConfigMapProjection::default()
+        }),
+        ..VolumeProjection::default()
+    };
+    ProjectedVolumeSource {
+        sources: Some((0..charts).map(source).collect()),
+        ..ProjectedVolumeSource::default()
+    }
+}
+
 /// The Job whose pod runs the plan.
-pub(super) fn job(
-    place: &Place,
-    settings: &KubernetesSettings,
-    charts: usize,
-    helm: bool,
-) -> Value {
+pub(super) fn job(place: &Place, settings: &KubernetesSettings, charts: usize, helm: bool) -> Job {
     let args = [
         "detached",
         "run",
@@ -162,52 +242,49 @@ pub(super) fn job(
         DATA,
     ];
     let mut pod = pod(settings, &args, false);
-    pod["serviceAccountName"] = NAME.into();
-    pod["automountServiceAccountToken"] = true.into();
-    pod["terminationGracePeriodSeconds"] = GRACE_S.into();
-    // Nodes without the labels of the measured ones are preferred.
-    let others = settings.node_labels.iter().map(|(key, value)| {
-        let other = json!({"key": key, "operator": "NotIn", "values": [value]});
-        json!({"weight": 100, "preference": {"matchExpressions": [other]}})
-    });
-    let others: Vec<Value> = others.collect();
-    if !others.is_empty() {
-        pod["affinity"] =
-            json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": others}});
-    }
-    let variable = |(name, value): (&str, &str)| json!({"name": name, "value": value});
-    let mut env: Vec<Value> = [
-        ("TARE_KUBECONFIG", "/scratch/kubeconfig"),
-        ("HOME", SCRATCH),
-        ("TMPDIR", SCRATCH),
-    ]
-    .map(variable)
-    .into();
+    pod.service_account_name = text(NAME);
+    pod.automount_service_account_token = Some(true);
+    pod.termination_grace_period_seconds = Some(GRACE_S);
+    pod.affinity = avoid_measured_nodes(settings);
+    let mut env = vec![
+        variable("TARE_KUBECONFIG", "/scratch/kubeconfig"),
+        variable("HOME", SCRATCH),
+        variable("TMPDIR", SCRATCH),
+    ];
     if helm {
-        env.push(variable(("TARE_HELM", "/helm")));
-        env.push(variable(("TARE_CHARTS", CHARTS)));
-        let of = |index| json!({"configMap": {"name": chart_map(index)}});
-        let sources: Vec<Value> = (0..charts).map(of).collect();
-        let volume = json!({"name": "charts", "projected": {"sources": sources}});
-        push(&mut pod["volumes"], volume);
-        let mount = json!({"name": "charts", "mountPath": CHARTS, "readOnly": true});
-        push(&mut pod["containers"][0]["volumeMounts"], mount);
+        env.push(variable("TARE_HELM", "/helm"));
+        env.push(variable("TARE_CHARTS", CHARTS));
+        add_volume(&mut pod, mount("charts", CHARTS, true), |volume| {
+            volume.projected = Some(charts_source(charts));
+        });
     }
-    pod["containers"][0]["env"] = env.into();
-    push(
-        &mut pod["volumes"],
-        json!({"name": "scratch", "emptyDir": {}}),
-    );
-    let mount = json!({"name": "scratch", "mountPath": SCRATCH});
-    push(&mut pod["containers"][0]["volumeMounts"], mount);
-    let mut labels = place.labels();
-    labels[POD_ROLE] = ORCHESTRATOR.into();
-    json!({"apiVersion": "batch/v1", "kind": JOB.kind, "metadata": place.named(NAME),
-        "spec": {"completions": 1, "parallelism": 1, "backoffLimit": RETRIES,
+    add_volume(&mut pod, mount("scratch", SCRATCH, false), |volume| {
+        volume.empty_dir = Some(EmptyDirVolumeSource::default());
+    });
+    pod.containers[0].env = Some(env);
+    let labels = with(place.labels(), &[(POD_ROLE, ORCHESTRATOR)]);
+    Job {
+        metadata: place.named(NAME),
+        spec: Some(JobSpec {
+            completions: Some(1),
+            parallelism: Some(1),
+            backoff_limit: Some(RETRIES),
             // If the node is drained or preempted, the run has not failed: another pod continues it.
-            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions":
-                [{"type": "DisruptionTarget", "status": "True"}]}]},
-            "template": {"metadata": metadata(settings, labels, None), "spec": pod}}})
+            pod_failure_policy: Some(PodFailurePolicy {
+                rules: vec![PodFailurePolicyRule {
+                    action: "Ignore".to_owned(),
+                    on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
+                        type_: "DisruptionTarget".to_owned(),
+                        status: text("True"),
+                    }]),
+                    ..PodFailurePolicyRule::default()
+                }],
+            }),
+            template: template(metadata(settings, labels, None), pod),
+            ..JobSpec::default()
+        }),
+        ..Job::default()
+    }
 }
 
 /// Pod that sends the run directory. While the orchestrator runs, it must be on its node, because most volumes can be
@@ -217,18 +294,13 @@ pub(super) fn reader(
     settings: &KubernetesSettings,
     name: &str,
     node: Option<&str>,
-) -> Value {
+) -> Pod {
     let dir = format!("{DATA}/{}", place.id);
     let args = ["detached", "send", "--dir", &dir];
-    let mut pod = pod(settings, &args, true);
-    pod["activeDeadlineSeconds"] = READER_S.into();
-    if let Some(node) = node {
-        pod["nodeName"] = node.into();
-    }
-    let mut labels = place.labels();
-    labels[POD_ROLE] = "reader".into();
-    let mut metadata = metadata(settings, labels, None);
-    metadata["name"] = name.into();
-    metadata["namespace"] = place.namespace.as_str().into();
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+    let mut spec = pod(settings, &args, true);
+    spec.active_deadline_seconds = Some(READER_S);
+    spec.node_name = node.map(str::to_owned);
+    let labels = with(place.labels(), &[(POD_ROLE, "reader")]);
+    let metadata = metadata(settings, labels, None);
+    manifests::pod(name, &place.namespace, metadata, spec)
 }

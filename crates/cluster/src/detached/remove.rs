@@ -11,8 +11,8 @@ use super::{
 use crate::api::kinds::POD;
 use crate::api::{ApiClient, ApiError};
 use crate::ledger::delete_namespaces;
-use crate::objects::Pod;
-use crate::objects::names::{ROLE as POD_ROLE, name_of};
+use crate::objects::Object;
+use crate::objects::names::ROLE as POD_ROLE;
 use crate::wait::wait;
 
 const POLL: Duration = Duration::from_millis(500);
@@ -25,19 +25,19 @@ pub(crate) async fn stop(api: &ApiClient, place: &Place) -> Result<(), ApiError>
     // First the Job, which would start the pod again.
     api.delete(JOB, namespace, NAME).await?;
     // A pod that nobody can end may not create more objects.
-    for binding in api.list(CLUSTER_BINDING, None, &place.selector()).await? {
-        api.delete(CLUSTER_BINDING, None, name_of(&binding)).await?;
+    let bindings: Vec<Object> = api.list(CLUSTER_BINDING, None, &place.selector()).await?;
+    for binding in bindings {
+        api.delete(CLUSTER_BINDING, None, binding.name()).await?;
     }
     let selector = format!("{},{POD_ROLE}={ORCHESTRATOR}", place.selector());
     for (grace_s, within) in [(1, GONE_WITHIN), (0, Duration::ZERO)] {
-        let pods = api.list(POD, namespace, &selector).await?;
+        let pods: Vec<Object> = api.list(POD, namespace, &selector).await?;
         let params = DeleteParams::default().grace_period(grace_s);
         for pod in &pods {
-            api.delete_with(POD, namespace, Pod(pod).name(), &params)
-                .await?;
+            api.delete_with(POD, namespace, pod.name(), &params).await?;
         }
         let gone = wait("the orchestrator has ended", POLL, within, async || {
-            let left = api.list(POD, namespace, &selector).await?;
+            let left: Vec<Object> = api.list(POD, namespace, &selector).await?;
             Ok::<_, ApiError>(if left.is_empty() { Ok(()) } else { Err(()) })
         });
         if gone.await?.is_ok() {
@@ -51,15 +51,15 @@ pub(crate) async fn stop(api: &ApiClient, place: &Place) -> Result<(), ApiError>
 pub(crate) async fn remove(api: &ApiClient, place: &Place) -> Result<Vec<Event>, ApiError> {
     let selector = place.selector();
     for kind in [CLUSTER_BINDING, CLUSTER_ROLE] {
-        for object in api.list(kind, None, &selector).await? {
-            api.delete(kind, None, name_of(&object)).await?;
+        for object in api.list::<Object>(kind, None, &selector).await? {
+            api.delete(kind, None, object.name()).await?;
         }
     }
     if !place.pull_secrets_from.is_empty() {
         let namespace = Some(place.pull_secrets_from.as_str());
         for kind in [BINDING, ROLE] {
-            for object in api.list(kind, namespace, &selector).await? {
-                api.delete(kind, namespace, name_of(&object)).await?;
+            for object in api.list::<Object>(kind, namespace, &selector).await? {
+                api.delete(kind, namespace, object.name()).await?;
             }
         }
     }

@@ -3,13 +3,14 @@
 use std::ops::{Add, Mul, Sub};
 
 use serde_json::Value;
-use tare_plan::{KubernetesSettings, Quantity};
+use tare_plan::Quantity;
 
 use super::{Check, failed, passed};
-use crate::api::kinds::{NODE, POD};
-use crate::api::{ApiClient, ApiError};
-use crate::objects::names::name_of;
-use crate::objects::{Node, Pod};
+use crate::api::ApiError;
+use crate::api::kinds::POD;
+use crate::objects::names::RUN;
+use crate::objects::{Metadata, parts};
+use crate::preview::Preview;
 
 /// An amount of what pods request of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -119,48 +120,64 @@ pub(super) struct Demand {
     pub(super) agent: Amount,
 }
 
+parts! {
+    /// A pod on a node. Its specification is read as that of a manifest.
+    struct Occupant {
+        metadata: Metadata,
+        spec: Value,
+        status: OccupantStatus,
+    }
+
+    struct OccupantStatus {
+        phase: String,
+    }
+}
+
 /// What a node has free, and whether it may be reserved for generators.
 type Free = (Amount, bool);
 
-/// Compares the demand of the largest trial with what the nodes have free. `reserved` of the nodes are for the generators
-/// only. The proxies of meshes are not included.
+/// Compares the demand of the largest trial with what the nodes have free. The proxies of meshes are not included.
 pub(super) async fn check(
-    api: &ApiClient,
-    settings: &KubernetesSettings,
-    nodes: &[Node],
-    reserved: usize,
+    preview: &Preview<'_>,
     demand: &Demand,
 ) -> Result<Option<Check>, ApiError> {
-    let pods = api.list(POD, None, "").await?;
+    let pods: Vec<Occupant> = preview.api.list(POD, None, "").await?;
     let mut free = Vec::new();
-    for node in api.list(NODE, None, "").await? {
-        let allocatable = &node["status"]["allocatable"];
-        let usable = nodes.iter().find(|n| n.name == name_of(&node));
-        let Some(usable) = usable.filter(|_| !allocatable.is_null()) else {
+    for node in &preview.nodes {
+        if node.allocatable.is_empty() {
             continue;
+        }
+        let quantity = |name: &str| {
+            let quantity = node.allocatable.get(name);
+            quantity.and_then(|q| Quantity::read(q)).unwrap_or(0.0)
         };
         let all = Amount {
-            cores: quantity(&allocatable["cpu"]),
-            memory_bytes: quantity(&allocatable["memory"]),
-            pods: quantity(&allocatable["pods"]),
+            cores: quantity("cpu"),
+            memory_bytes: quantity("memory"),
+            pods: quantity("pods"),
         };
-        let on_node = pods.iter().filter(|p| {
-            let pod = Pod(p);
-            pod.node() == name_of(&node)
-                && !["Succeeded", "Failed"].contains(&pod.phase())
-                && pod.label(crate::objects::names::RUN).is_empty()
+        let on_node = pods.iter().filter(|pod| {
+            pod.spec["nodeName"] == node.name.as_str()
+                && !["Succeeded", "Failed"].contains(&pod.status.phase.as_str())
+                && pod.metadata.label(RUN).is_empty()
         });
-        let used: Amount = on_node.map(|p| Amount::of_pod(&p["spec"])).sum();
+        let used: Amount = on_node.map(|pod| Amount::of_pod(&pod.spec)).sum();
         // Each node has an agent, and a probe now and then.
         let left = all - used - demand.agent * 2.0;
-        free.push((left, usable.is_for_generators));
+        free.push((left, node.is_for_generators));
     }
     if free.is_empty() {
         return Ok(None);
     }
-    Ok(Some(judge(settings.generators, reserved, free, demand)))
+    Ok(Some(judge(
+        preview.settings.generators,
+        preview.reserved_count(),
+        free,
+        demand,
+    )))
 }
 
+/// `reserved` of the nodes are for the generators only.
 fn judge(generators: u32, reserved: usize, mut free: Vec<Free>, demand: &Demand) -> Check {
     free.sort_by(|(a, _), (b, _)| b.cores.total_cmp(&a.cores));
     let total: Amount = free.iter().map(|(amount, _)| *amount).sum();

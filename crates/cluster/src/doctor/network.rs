@@ -3,57 +3,44 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use tare_plan::mesh::MeshKubernetes;
-
 use super::{Check, failed, passed};
-use crate::api::{ApiClient, ApiError};
+use crate::api::ApiError;
 use crate::mesh::resource;
-use crate::platform;
+use crate::preview::Preview;
 
 const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
 /// Compares the addresses of the pods on the nodes, and of the API server's Service as they see it, with the networks of
 /// the meshes; `None` if no mesh has networks. Nodes do not always state the ranges of their pods.
-pub(super) fn cluster_networks(
-    meshes: &[(String, &MeshKubernetes)],
-    addresses: &[IpAddr],
-) -> Option<Check> {
+pub(super) fn cluster_networks(preview: &Preview<'_>, addresses: &[IpAddr]) -> Option<Check> {
     let addresses: BTreeSet<String> = addresses.iter().map(IpAddr::to_string).collect();
     let addresses: Vec<String> = addresses.into_iter().collect();
-    let installed = meshes
-        .iter()
-        .filter(|(_, m)| !m.releases.is_empty() && m.networks.is_some());
-    let installed: Vec<_> = installed.collect();
-    if installed.is_empty() || addresses.is_empty() {
-        return None;
-    }
-    let outside = |(name, mesh): &&(String, &MeshKubernetes)| {
-        let found = platform::outside(mesh, &addresses)?;
-        Some(failed("networks", format!("{name}: {found}")))
-    };
-    let good = || {
-        passed(
+    preview.installed().find(|m| m.networks.is_some())?;
+    Some(match preview.outside(&addresses) {
+        Some((mesh, found)) => failed("networks", format!("{mesh}: {found}")),
+        None if addresses.is_empty() => return None,
+        None => passed(
             "networks",
             "those of the meshes contain the pods on the nodes",
-        )
-    };
-    Some(installed.iter().find_map(outside).unwrap_or_else(good))
+        ),
+    })
 }
 
 /// Looks for the kinds of the Gateway API that the meshes' objects have; `None` if no mesh needs it.
-pub(super) async fn gateway_api(
-    api: &ApiClient,
-    meshes: &[(String, &MeshKubernetes)],
-) -> Result<Option<Check>, ApiError> {
+pub(super) async fn gateway_api(preview: &Preview<'_>) -> Result<Option<Check>, ApiError> {
     let mut found = BTreeSet::new();
-    for (mesh, section) in meshes {
+    for mesh in &preview.meshes {
+        let Some(section) = mesh.section() else {
+            continue;
+        };
+        let mesh = mesh.name();
         for manifest in section.manifests.iter().chain(&section.join.manifests) {
             let text = |key: &str| manifest[key].as_str().unwrap_or_default().to_owned();
             let (version, kind) = (text("apiVersion"), text("kind"));
             if !version.starts_with(GATEWAY_API) {
                 continue;
             }
-            if resource(api, &version, &kind).await?.is_none() {
+            if resource(&preview.api, &version, &kind).await?.is_none() {
                 let text = format!(
                     "{mesh} needs the kind {kind} of {version}, which the cluster does not serve; install the custom resource \
                      definitions of the Gateway API, channel `standard` (standard-install.yaml of \

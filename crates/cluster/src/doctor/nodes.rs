@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use serde_json::Value;
 use tare_plan::{KubernetesSettings, SamplingSource};
 use tare_records::node_check;
 use tare_records::node_check::{NodeCheckSpec, NodeReport};
@@ -207,20 +206,20 @@ async fn read_all(
     let mut started = BTreeSet::new();
     let mut reading = FuturesUnordered::new();
     while started.len() < pods.len() {
-        let objects = api.list(POD, Some(namespace), &selector).await?;
+        let objects: Vec<Pod> = api.list(POD, Some(namespace), &selector).await?;
         let is_late = Instant::now() > until;
         for (index, pod) in pods.iter().enumerate() {
-            let object = objects.iter().find(|o| Pod(o).name() == pod.name);
+            let object = objects.iter().find(|o| o.name() == pod.name);
             let Some(object) = object.filter(|_| !started.contains(&index)) else {
                 continue;
             };
-            if has_run(Pod(object)) {
+            if has_run(object) {
                 started.insert(index);
                 let object = object.clone();
                 reading.push(async move { (index, read(api, namespace, pod, &object).await) });
-            } else if is_late || Pod(object).phase() == "Failed" {
+            } else if is_late || object.phase() == "Failed" {
                 started.insert(index);
-                results[index] = Some(Err(Pod(object).not_ready_reason()));
+                results[index] = Some(Err(object.not_ready_reason()));
             }
         }
         if is_late {
@@ -241,7 +240,7 @@ async fn read_all(
         .collect())
 }
 
-fn has_run(pod: Pod<'_>) -> bool {
+fn has_run(pod: &Pod) -> bool {
     let own = pod.status_of(CONTAINER);
     own.is_some_and(|c| c.id().is_some() || c.ended().is_some())
 }
@@ -251,7 +250,7 @@ async fn read(
     api: &ApiClient,
     namespace: &str,
     pod: &NodePod<'_>,
-    object: &Value,
+    object: &Pod,
 ) -> Result<Reading, String> {
     let log = PodLog {
         index: 0,
@@ -262,7 +261,7 @@ async fn read(
     let lines = records(api, Events::default(), log, RECORDS_WITHIN).await;
     let read_ns = unix_ns();
     let report = node_check::read(&lines).map_err(|found| {
-        let end = Pod(object).not_ready_reason();
+        let end = object.not_ready_reason();
         format!("{found}; {end}")
     })?;
     let (offset, no_port) = match measure(api, (namespace, &pod.name)).await {
@@ -276,7 +275,7 @@ async fn read(
         report,
         offset,
         no_port,
-        ip: Pod(object).ip(),
+        ip: object.ip(),
     })
 }
 

@@ -2,20 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 use serde_json::{Value, json};
+use tare_plan::KubernetesSettings;
 use tare_plan::mesh::{Join, MeshKubernetes};
-use tare_plan::{KubernetesSettings, Plan};
 
 use super::capacity::{Amount, Demand};
 use crate::api::kinds::{CONFIG_MAP, DEPLOYMENT, JOB, Kind, NODE, POD, SERVICE};
-use crate::api::{ApiClient, ApiError};
-use crate::application::{Front, Instance, Rendered, expected_pods};
-use crate::mesh::{Capabilities, Helm, Resource, items, namespaces, resource, values};
-use crate::objects::Node;
+use crate::api::{self, ApiClient, ApiError};
+use crate::application::{Front, Instance, expected_pods};
+use crate::mesh::{Resource, resource};
 use crate::objects::manifests;
-use crate::objects::manifests::PodPlacement;
-use crate::objects::names::{GENERATOR, MANAGED, Names, RUN, TrialNames, name_of};
-use tare_run::environment::EnvironmentError;
+use crate::objects::names::{GENERATOR, Names, TrialNames, name_of, run_labels};
+use crate::objects::node::reservation;
+use crate::objects::pod_parts::{PodPlacement, map};
+use crate::preview::{MeshPreview, Preview};
 use tare_run::instances;
 
 /// An object that a run would create.
@@ -38,7 +41,8 @@ impl Planned {
         }
     }
 
-    fn of_kind(of: &str, kind: Kind, object: Value) -> Self {
+    fn of_kind(of: &str, kind: Kind, object: &impl Serialize) -> Self {
+        let object = api::json(object);
         let path = kind.path(object["metadata"]["namespace"].as_str());
         Self::new(of, path, object)
     }
@@ -58,7 +62,7 @@ impl Planned {
         if self.object["kind"] == "Job" && spec.get("restartPolicy").is_none() {
             spec.insert("restartPolicy".to_owned(), "Never".into());
         }
-        Some(Self::of_kind(of, POD, pod))
+        Some(Self::of_kind(of, POD, &pod))
     }
 }
 
@@ -72,16 +76,16 @@ pub(super) struct TriedTrial<'a> {
 
 impl<'a> TriedTrial<'a> {
     /// Returns the trials of these meshes, without those that join as an earlier one does.
-    pub(super) fn all(names: &Names, meshes: &'a [(String, Option<MeshKubernetes>)]) -> Vec<Self> {
+    pub(super) fn all(names: &Names, meshes: &'a [MeshPreview]) -> Vec<Self> {
         let mut trials: Vec<Self> = Vec::new();
-        for (mesh, section) in meshes {
-            let section = section.as_ref();
+        for mesh in meshes {
+            let section = mesh.section();
             // A mesh that injects pods may do what another one that joins in the same way does not.
             let key = |s: Option<&MeshKubernetes>| s.map(|s| (s.join.clone(), adds_privileges(s)));
             if trials.iter().all(|t| key(t.section) != key(section)) {
                 trials.push(Self {
                     names: names.trial(trials.len() as u32),
-                    mesh,
+                    mesh: mesh.name(),
                     section,
                 });
             }
@@ -94,7 +98,7 @@ impl<'a> TriedTrial<'a> {
     }
 
     /// Its namespaces: of an instance, of the generators, and of the agents.
-    pub(super) fn namespaces(&self, settings: &KubernetesSettings) -> Vec<Value> {
+    pub(super) fn namespaces(&self, settings: &KubernetesSettings) -> Vec<Namespace> {
         let labels = || manifests::namespace_labels(&self.names, settings);
         let meshed = |name: String| manifests::namespace(&name, labels(), self.join(), false);
         let agents = manifests::namespace(&self.names.agents(), labels(), None, true);
@@ -142,50 +146,41 @@ pub(super) struct PlannedRun {
     pub(super) demand: Demand,
 }
 
-/// The inputs of [`planned`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Inputs<'a> {
-    pub(super) api: &'a ApiClient,
-    pub(super) settings: &'a KubernetesSettings,
-    pub(super) plan: &'a Plan,
-    pub(super) names: &'a Names,
-    pub(super) nodes: &'a [Node],
-    /// Number of nodes that are reserved for the generators.
-    pub(super) reserved: usize,
-    /// What charts ask for about the cluster.
-    pub(super) capabilities: &'a Capabilities,
+impl PlannedRun {
+    /// Adds an object and, of a controller, its pod.
+    fn add(&mut self, of: &str, planned: Planned) {
+        let pod = planned.pod(of);
+        self.objects.push(planned);
+        self.objects.extend(pod);
+    }
 }
 
 /// Returns the objects of an instance and the generators of each trial, a probe, and those of the meshes' charts.
 pub(super) async fn planned(
-    inputs: Inputs<'_>,
-    meshes: &[(String, Option<MeshKubernetes>)],
+    preview: &Preview<'_>,
+    names: &Names,
     trials: &[TriedTrial<'_>],
-) -> Result<PlannedRun, EnvironmentError> {
+) -> Result<PlannedRun, ApiError> {
     let mut run = PlannedRun::default();
     let mut resources = Resources {
-        api: inputs.api,
+        api: &preview.api,
         known: BTreeMap::new(),
     };
-    let graph = &inputs.plan.workload.graph;
-    // An application that cannot be rendered is a line of its own.
-    let rendered = Rendered::prepare(inputs.api, inputs.settings, graph).await;
-    let rendered = rendered.ok().flatten();
-    let fronts = Front::all(&inputs.plan.workload, rendered.as_ref());
+    let fronts = Front::all(&preview.plan.workload, preview.rendered());
     let called = Front::called(&fronts);
     for (index, trial) in trials.iter().enumerate() {
         let of = format!(" ({})", trial.mesh);
-        let application = application(inputs, trial, rendered.as_ref());
+        let application = application(preview, trial);
         let job = manifests::generators(
             &trial.names,
-            inputs.settings,
+            preview.settings,
             trial.join(),
-            inputs.reserved > 0,
+            preview.reserved_count() > 0,
             "generator",
         );
-        let generators = Planned::of_kind(&of, JOB, job);
+        let generators = Planned::of_kind(&of, JOB, &job);
         if index == 0 {
-            run.demand = demand(inputs, &application, &generators);
+            run.demand = demand(preview, &application, &generators);
         }
         if let Some(section) = trial.section {
             if adds_privileges(section) {
@@ -203,41 +198,32 @@ pub(super) async fn planned(
             }
         }
         for planned in application.into_iter().chain([generators]) {
-            let pod = planned.pod(&of);
-            run.objects.push(planned);
-            run.objects.extend(pod);
+            run.add(&of, planned);
         }
     }
-    run.objects.extend(of_every_run(inputs, trials));
+    run.objects.extend(of_every_run(preview, names, trials));
     let mut tried = BTreeSet::new();
-    for (mesh, section) in meshes {
-        let Some(section) = section else { continue };
-        if let Err(error) =
-            charts(inputs, mesh, section, &mut resources, &mut tried, &mut run).await
-        {
-            run.unknown.push(format!("{mesh}: {error}"));
+    for mesh in &preview.meshes {
+        if let Err(error) = charts(names, mesh, &mut resources, &mut tried, &mut run).await {
+            run.unknown.push(format!("{}: {error}", mesh.name()));
         }
     }
     Ok(run)
 }
 
 /// The objects of an instance.
-fn application(
-    inputs: Inputs<'_>,
-    trial: &TriedTrial<'_>,
-    rendered: Option<&Rendered>,
-) -> Vec<Planned> {
-    let (names, settings, join) = (&trial.names, inputs.settings, trial.join());
-    let graph = &inputs.plan.workload.graph;
+fn application(preview: &Preview<'_>, trial: &TriedTrial<'_>) -> Vec<Planned> {
+    let (names, settings, join) = (&trial.names, preview.settings, trial.join());
+    let graph = &preview.plan.workload.graph;
     let namespace = names.instance(0);
     let name = instances::name(graph, 0);
     let of = format!(" ({})", trial.mesh);
-    let nodes: Vec<String> = inputs.nodes.iter().map(|n| n.name.clone()).collect();
+    let nodes: Vec<String> = preview.nodes.iter().map(|n| n.name.clone()).collect();
     let placement = PodPlacement {
         nodes: &nodes,
         instance: 0,
     };
-    if let Some(rendered) = rendered {
+    if let Some(rendered) = preview.rendered() {
         let objects = rendered.of_instance(Instance {
             names,
             settings,
@@ -253,14 +239,14 @@ fn application(
         return Vec::new();
     }
     let map = manifests::config_map(names, &namespace, "spec", &[]);
-    let mut objects = vec![Planned::of_kind(&of, CONFIG_MAP, map)];
+    let mut objects = vec![Planned::of_kind(&of, CONFIG_MAP, &map)];
     for service in &graph.services {
         let of_graph = (service.name.as_str(), service.protocol);
         let object = manifests::service(names, settings, join, &namespace, of_graph);
-        objects.push(Planned::of_kind(&of, SERVICE, object));
+        objects.push(Planned::of_kind(&of, SERVICE, &object));
         let place = (namespace.as_str(), service, name.as_str());
         let object = manifests::deployment(names, settings, join, place, placement);
-        objects.push(Planned::of_kind(&of, DEPLOYMENT, object));
+        objects.push(Planned::of_kind(&of, DEPLOYMENT, &object));
     }
     objects
 }
@@ -282,63 +268,56 @@ fn injected(mesh: &str, application: &[Planned]) -> Option<Planned> {
 }
 
 /// A probe, and the reservation of a node. Admission of agents is shown by the pods on the nodes.
-fn of_every_run(inputs: Inputs<'_>, trials: &[TriedTrial<'_>]) -> Vec<Planned> {
-    let (Some(trial), Some(node)) = (trials.first(), inputs.nodes.first()) else {
+fn of_every_run(preview: &Preview<'_>, names: &Names, trials: &[TriedTrial<'_>]) -> Vec<Planned> {
+    let (Some(trial), Some(node)) = (trials.first(), preview.nodes.first()) else {
         return Vec::new();
     };
-    let (names, settings) = (&trial.names, inputs.settings);
-    let probe = manifests::probe(names, settings, "probe");
-    let run = &inputs.names.run;
-    let reserved = json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": node.name, "labels": {GENERATOR: run}},
-        "spec": {"taints": [{"key": GENERATOR, "value": run, "effect": "NoSchedule"}]}});
-    let mut objects = vec![Planned::of_kind("", POD, probe)];
-    if inputs.reserved > 0 {
-        objects.push(Planned::of_kind(" (its taint)", NODE, reserved));
+    let probe = manifests::probe(&trial.names, preview.settings, "probe");
+    let run = &names.run;
+    let reserved = Node {
+        metadata: ObjectMeta {
+            name: Some(node.name.clone()),
+            labels: Some(map(GENERATOR, run)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec {
+            taints: Some(vec![reservation(run)]),
+            ..NodeSpec::default()
+        }),
+        ..Node::default()
+    };
+    let mut objects = vec![Planned::of_kind("", POD, &probe)];
+    if preview.reserved_count() > 0 {
+        objects.push(Planned::of_kind(" (its taint)", NODE, &reserved));
     }
     objects
 }
 
 /// Adds the objects of a mesh's charts and its own manifests. The namespaces of a mesh do not exist yet, so the objects are
-/// tried in that of the agents, which is privileged, as those of meshes are. `tried` has the objects of earlier meshes.
+/// tried in that of the agents, which is privileged, as those of meshes are. `tried` has the objects of earlier meshes. Fails
+/// with the reason why the objects are unknown.
 async fn charts(
-    inputs: Inputs<'_>,
-    mesh: &str,
-    section: &MeshKubernetes,
+    names: &Names,
+    mesh: &MeshPreview,
     resources: &mut Resources<'_>,
     tried: &mut BTreeSet<String>,
     run: &mut PlannedRun,
-) -> Result<(), EnvironmentError> {
-    if section.releases.is_empty() {
+) -> Result<(), String> {
+    let Some(section) = mesh.installed() else {
         return Ok(());
-    }
-    let of = format!(" (chart of {mesh})");
-    let helm = Helm::new(inputs.settings);
-    let own = namespaces(section);
-    let mut objects = Vec::new();
-    for name in &own {
-        let labels = json!({MANAGED: "tare", RUN: inputs.names.run});
-        objects.push(manifests::namespace(name, labels, None, true));
-    }
-    for release in &section.releases {
-        let rendered = helm
-            .render(
-                release,
-                &values(section, &release.name)?,
-                inputs.capabilities,
-            )
-            .await?;
-        for mut object in rendered.into_iter().flat_map(items) {
-            if object["metadata"]["namespace"].is_null() {
-                object["metadata"]["namespace"] = release.namespace.as_str().into();
-            }
-            objects.push(object);
-        }
-    }
-    objects.extend(section.manifests.iter().cloned());
-    let instead = inputs.names.trial(0).agents();
-    for mut object in objects {
-        let Some(kind) = resources.of(&object).await? else {
+    };
+    let charts = mesh.charts.as_ref()?;
+    let of = format!(" (chart of {})", mesh.name());
+    let own = section.namespace_names();
+    let created = own.iter().map(|name| {
+        let namespace = manifests::namespace(name, run_labels(&names.run), None, true);
+        api::json(&namespace)
+    });
+    let objects = charts.iter().chain(&section.manifests).cloned();
+    let instead = names.trial(0).agents();
+    for mut object in created.chain(objects) {
+        let kind = resources.of(&object).await.map_err(|e| e.to_string())?;
+        let Some(kind) = kind else {
             run.unserved += 1;
             continue;
         };
@@ -354,33 +333,103 @@ async fn charts(
         let planned = Planned::new(&of, path, object);
         // Variants of a mesh have most objects in common.
         if tried.insert(format!("{}{}", planned.path, planned.object)) {
-            let pod = planned.pod(&of);
-            run.objects.push(planned);
-            run.objects.extend(pod);
+            run.add(&of, planned);
         }
     }
     Ok(())
 }
 
 /// What the largest trial requests of the nodes.
-fn demand(inputs: Inputs<'_>, application: &[Planned], generators: &Planned) -> Demand {
-    let instances = inputs.plan.workloads().map(|w| w.instances).max();
+fn demand(preview: &Preview<'_>, application: &[Planned], generators: &Planned) -> Demand {
+    let instances = preview.plan.workloads().map(|w| w.instances).max();
     let instances = f64::from(instances.unwrap_or(1));
     let of_template =
         |planned: &Planned| Amount::of_pod(&planned.object["spec"]["template"]["spec"]);
     let with_pods = application.iter().filter(|p| p.pod("").is_some());
     let each = with_pods.map(|planned| {
         let pods = match planned.object["kind"] == "DaemonSet" {
-            true => inputs.nodes.len(),
+            true => preview.nodes.len(),
             false => expected_pods(&planned.object).unwrap_or(1),
         };
         (of_template(planned), pods as f64 * instances)
     });
-    let resources = &inputs.settings.pod.resources.agent;
+    let resources = &preview.settings.pod.resources.agent;
     let agent = json!({"containers": [{"resources": resources}]});
     Demand {
         application: each.collect(),
         generator: of_template(generators),
         agent: Amount::of_pod(&agent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::Helm;
+    use crate::platform::FoundPlatform;
+    use tare_plan::mesh::Mesh;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    const NAMESPACES: &str =
+        r#"{"resources": [{"kind": "Namespace", "name": "namespaces", "namespaced": false}]}"#;
+
+    /// A client of a server whose extensions are unavailable.
+    async fn client() -> ApiClient {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                let bytes = stream.read(&mut request).await.unwrap();
+                let (status, body) = match request[..bytes].starts_with(b"GET /api/v1 ") {
+                    true => (200, NAMESPACES),
+                    false => (503, ""),
+                };
+                let answer = format!("HTTP/1.1 {status} -\r\nconnection: close\r\n\r\n{body}");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let config = kube::Config::new(server.parse().unwrap());
+        ApiClient::new(config, server, "test".to_owned()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_mesh_whose_kinds_are_unknown_is_named_and_the_others_are_tried() {
+        let settings = KubernetesSettings::default();
+        let none = |_: &str| Err("no file".to_owned());
+        let plan = "environment: kubernetes\nworkload: {graph: emojivoto}\n\
+                    meshes: [bare, istio/minimal, istio/ambient]\n";
+        let plan = tare_plan::resolve("plan.yaml", plan, &[], &none).unwrap();
+        let of = |mesh: &Mesh| MeshPreview {
+            mesh: mesh.clone(),
+            charts: Ok(vec![
+                json!({"apiVersion": "metrics.example/v1", "kind": "Metric"}),
+            ]),
+        };
+        let preview = Preview {
+            settings: &settings,
+            plan: &plan,
+            api: client().await,
+            helm: Helm::new(&settings),
+            version: String::new(),
+            nodes: Vec::new(),
+            reserved: Ok(0),
+            platform: FoundPlatform {
+                platform: None,
+                found: String::new(),
+            },
+            addresses: Vec::new(),
+            application: Ok(None),
+            meshes: plan.meshes.iter().map(of).collect(),
+        };
+        let run = planned(&preview, &Names::new("tare", "run"), &[]).await;
+        let run = run.unwrap();
+        assert_eq!(run.unknown.len(), 2, "{:?}", run.unknown);
+        for (found, mesh) in run.unknown.iter().zip(["istio/minimal", "istio/ambient"]) {
+            let start = format!("{mesh}: GET /apis/metrics.example/v1: 503");
+            assert!(found.starts_with(&start), "{found}");
+        }
+        let titles: Vec<&str> = run.objects.iter().map(|o| o.title.as_str()).collect();
+        assert_eq!(titles, ["Namespace istio-system (chart of istio/minimal)"]);
     }
 }

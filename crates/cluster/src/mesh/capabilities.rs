@@ -2,7 +2,7 @@
 //! for the version that it was built with.
 
 use futures_util::{StreamExt as _, stream};
-use serde_json::Value;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceList, APIVersions};
 
 use crate::api::{ApiClient, ApiError};
 use tare_run::environment::EnvironmentError;
@@ -18,7 +18,6 @@ pub(crate) struct Capabilities {
     version: String,
     /// Versions of groups, and kinds: `apps/v1`, `apps/v1/Deployment`.
     api_versions: Vec<String>,
-    is_assumed: bool,
 }
 
 impl Capabilities {
@@ -27,36 +26,28 @@ impl Capabilities {
         Self {
             version: ASSUMED.to_owned(),
             api_versions: Vec::new(),
-            is_assumed: true,
         }
     }
 
-    /// Reads those of a cluster if there are charts to render.
+    /// Reads those of a cluster with this version of Kubernetes if there are charts to render.
     pub(crate) async fn for_charts(
         api: &ApiClient,
+        version: &str,
         has_charts: bool,
     ) -> Result<Self, EnvironmentError> {
         match has_charts {
-            true => Self::of(api).await,
+            true => Ok(Self::of(api, version).await?),
             false => Ok(Self::assumed()),
         }
     }
 
     /// Reads those of a cluster by its discovery.
-    async fn of(api: &ApiClient) -> Result<Self, EnvironmentError> {
-        let version = api.version().await?;
-        let core = api.document("/api").await?;
-        let groups = api.document("/apis").await?;
-        let list = |value: &Value, key: &str| -> Vec<Value> {
-            let list = value.get(key).and_then(Value::as_array);
-            list.cloned().unwrap_or_default()
-        };
-        let groups = list(&groups, "groups");
-        let named = groups.iter().flat_map(|group| list(group, "versions"));
-        let named = named.filter_map(|v| Some(v.get("groupVersion")?.as_str()?.to_owned()));
-        let core = list(&core, "versions").into_iter();
-        let core = core.filter_map(|v| Some(v.as_str()?.to_owned()));
-        let versions: Vec<String> = core.chain(named).collect();
+    async fn of(api: &ApiClient, version: &str) -> Result<Self, ApiError> {
+        let core: APIVersions = api.document("/api").await?;
+        let groups: APIGroupList = api.document("/apis").await?;
+        let named = groups.groups.into_iter().flat_map(|group| group.versions);
+        let named = named.map(|version| version.group_version);
+        let versions: Vec<String> = core.versions.into_iter().chain(named).collect();
         let kinds = versions.iter().map(|version| kinds(api, version));
         let kinds: Vec<Result<Vec<String>, ApiError>> =
             stream::iter(kinds).buffered(CONCURRENT_MAX).collect().await;
@@ -70,9 +61,8 @@ impl Capabilities {
             }
         }
         Ok(Self {
-            version,
+            version: version.to_owned(),
             api_versions,
-            is_assumed: false,
         })
     }
 
@@ -84,27 +74,20 @@ impl Capabilities {
         version.into_iter().chain(versions).collect()
     }
 
-    /// What was assumed, for the reader of the result; `None` for those of a cluster.
-    pub(super) fn assumption(&self) -> Option<String> {
+    /// What [`Self::assumed`] means, for the reader of the result.
+    pub(super) fn assumption(&self) -> String {
         let version = &self.version;
-        self.is_assumed.then(|| {
-            format!(
-                "The charts were rendered for Kubernetes {version} without further kinds, because no cluster was asked: on a \
-                 cluster of another version, or with more kinds, their objects may differ"
-            )
-        })
+        format!(
+            "The charts were rendered for Kubernetes {version} without further kinds, because no cluster was asked: on a \
+             cluster of another version, or with more kinds, their objects may differ"
+        )
     }
 }
 
 /// The kinds of a version of a group: `apps/v1/Deployment`.
 async fn kinds(api: &ApiClient, version: &str) -> Result<Vec<String>, ApiError> {
     let root = if version.contains('/') { "apis" } else { "api" };
-    let list = api.document(&format!("/{root}/{version}")).await?;
-    let resources = list.get("resources").and_then(Value::as_array);
-    let kinds = resources.into_iter().flatten().filter_map(|resource| {
-        let is_kind = !resource.get("name")?.as_str()?.contains('/');
-        let kind = resource.get("kind")?.as_str()?;
-        is_kind.then(|| format!("{version}/{kind}"))
-    });
-    Ok(kinds.collect())
+    let list: APIResourceList = api.document(&format!("/{root}/{version}")).await?;
+    let kinds = list.resources.iter().filter(|r| !r.name.contains('/'));
+    Ok(kinds.map(|r| format!("{version}/{}", r.kind)).collect())
 }

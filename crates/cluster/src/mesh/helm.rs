@@ -7,13 +7,15 @@ use std::process::Stdio;
 use serde_json::Value;
 use tare_plan::KubernetesSettings;
 use tare_plan::graph::Chart;
-use tare_plan::mesh::HelmRelease;
+use tare_plan::mesh::{HelmRelease, MeshKubernetes};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::capabilities::Capabilities;
 use super::charts::{Charts, Located};
+use super::install::values;
+use super::role::items;
 use crate::api::kubeconfig;
 use tare_run::environment::EnvironmentError;
 
@@ -72,8 +74,29 @@ impl Helm {
             .map(drop)
     }
 
-    /// Renders the objects of a release, with its custom resource definitions.
+    /// Renders the objects of the charts of a mesh, with their custom resource definitions. Each has a namespace; those
+    /// outside of namespaces have that of their release.
     pub(crate) async fn render(
+        &self,
+        mesh: &MeshKubernetes,
+        capabilities: &Capabilities,
+    ) -> Result<Vec<Value>, EnvironmentError> {
+        let mut all = Vec::new();
+        for release in &mesh.releases {
+            let values = values(mesh, &release.name)?;
+            let objects = self.render_release(release, &values, capabilities).await?;
+            all.extend(objects.into_iter().map(|mut object| {
+                let namespace = &mut object["metadata"]["namespace"];
+                if namespace.is_null() {
+                    *namespace = release.namespace.as_str().into();
+                }
+                object
+            }));
+        }
+        Ok(all)
+    }
+
+    async fn render_release(
         &self,
         release: &HelmRelease,
         values: &Value,
@@ -86,11 +109,7 @@ impl Helm {
         let values = serde_json::to_vec(values).unwrap_or_default();
         let text = self.run(&arguments, Some(&values), None).await?;
         let name = format!("helm template {}", release.name);
-        let objects = documents(&text).and_then(|all| match all.iter().all(is_object) {
-            true => Ok(all),
-            false => Err("found a document that is not an object, expected manifests".to_owned()),
-        });
-        objects.map_err(|found| EnvironmentError::start(name, found))
+        manifests(&text).map_err(|found| EnvironmentError::start(name, found))
     }
 
     /// Renders the objects of a user's chart as a release and a namespace of this name, without its tests. Each has the
@@ -230,10 +249,22 @@ fn templates(text: &str) -> Vec<(Option<&str>, String)> {
     parts
 }
 
-/// Whether a document has the shape of an object, whose namespace can be set.
-fn is_object(document: &Value) -> bool {
-    let metadata = document.get("metadata").unwrap_or(&Value::Null);
-    document.is_object() && (metadata.is_object() || metadata.is_null())
+/// Reads the objects of a chart. Each is a map, and so is its `metadata`, if it has any: its namespace can be set.
+fn manifests(text: &str) -> Result<Vec<Value>, String> {
+    let all: Vec<Value> = documents(text)?.into_iter().flat_map(items).collect();
+    let is_map = |o: &Value| o["metadata"].is_object() || o["metadata"].is_null();
+    if !all.iter().all(Value::is_object) {
+        return Err("found a document that is not an object, expected manifests".to_owned());
+    }
+    match all.iter().find(|o| !is_map(o)) {
+        None => Ok(all),
+        Some(object) => {
+            let kind = object["kind"].as_str().unwrap_or_default();
+            Err(format!(
+                "found an object {kind} whose `metadata` is not a map, expected one with a name"
+            ))
+        }
+    }
 }
 
 /// Arguments for a release with its chart.
@@ -289,5 +320,25 @@ mod tests {
         assert!(documents("a: [").is_err());
         let twice = documents("labels: {a: 1}\nb: 2\nlabels: {c: 3, c: 4}\n").unwrap();
         assert_eq!(twice, [json!({"labels": {"c": 4}, "b": 2})]);
+    }
+
+    #[test]
+    fn an_object_of_a_chart_whose_namespace_cannot_be_set_is_refused() {
+        for good in [
+            "kind: A\n",
+            "kind: A\nmetadata:\n",
+            "kind: A\nmetadata: {name: a}\n",
+        ] {
+            assert_eq!(manifests(good).unwrap().len(), 1, "{good}");
+        }
+        for metadata in ["text", "[a]", "7"] {
+            let list = format!("kind: List\nitems: [{{kind: A, metadata: {metadata}}}]\n");
+            for text in [format!("kind: A\nmetadata: {metadata}\n"), list] {
+                let error = manifests(&text).unwrap_err();
+                assert!(error.contains("A whose `metadata` is not a map"), "{error}");
+            }
+        }
+        let error = manifests("kind: A\n---\ntext\n").unwrap_err();
+        assert!(error.contains("not an object"), "{error}");
     }
 }

@@ -1,21 +1,20 @@
 //! Installs a mesh by its definition.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use kube::api::Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use serde_json::{Value, json};
 use tare_plan::mesh::{Join, MeshKubernetes, WorkloadRef};
 use tokio::time::Instant;
 
 use super::certificates;
 use super::helm::Helm;
-use crate::api::kinds::{DAEMON_SET, DEPLOYMENT, NAMESPACE, POD};
+use crate::api::kinds::{DAEMON_SET, DEPLOYMENT, Kind, NAMESPACE, POD};
 use crate::api::{ApiClient, ApiError};
 use crate::cleanup::{Snapshot, snapshot};
-use crate::objects::names::{MANAGED, RUN, name_of};
-use crate::objects::{Pod, manifests};
+use crate::objects::names::{has_labels, run_labels};
+use crate::objects::{Object, Pod, manifests};
 use crate::wait::wait;
 use tare_run::environment::EnvironmentError;
 
@@ -31,17 +30,6 @@ pub(crate) struct MeshInstaller<'a> {
     /// The cluster before the run.
     pub(crate) before: &'a Snapshot,
     pub(crate) ready_within: Duration,
-}
-
-/// Returns all namespaces of a mesh.
-pub(crate) fn namespaces(mesh: &MeshKubernetes) -> Vec<String> {
-    let named = mesh.namespaces.iter().map(|n| n.name.clone());
-    let mut all: Vec<String> = named
-        .chain(mesh.releases.iter().map(|r| r.namespace.clone()))
-        .collect();
-    all.sort();
-    all.dedup();
-    all
 }
 
 /// Returns the Helm values of a release, with new certificates in place of their placeholders.
@@ -62,7 +50,7 @@ pub(crate) async fn conflict(
     if mesh.releases.is_empty() {
         return Ok(None);
     }
-    let found = before.of_mesh(mesh, &namespaces(mesh));
+    let found = before.of_mesh(mesh, &mesh.namespace_names());
     if let Some(first) = found.first() {
         let more = match found.len() {
             1 => String::new(),
@@ -75,7 +63,7 @@ pub(crate) async fn conflict(
             "measure it with the mesh `installed`, or uninstall it and delete these objects";
         return Ok(Some((found, remedy)));
     }
-    let all = api.list(NAMESPACE, None, "").await?;
+    let all: Vec<Object> = api.list(NAMESPACE, None, "").await?;
     let joined = all
         .iter()
         .find(|n| !snapshot::is_own(n) && joins(n, &mesh.join));
@@ -85,7 +73,7 @@ pub(crate) async fn conflict(
         let marks: Vec<String> = marks.map(|(key, value)| format!("{key}={value}")).collect();
         let found = format!(
             "the namespace {} has {}: while the mesh is installed, it would add its proxies to new pods there",
-            name_of(namespace),
+            namespace.name(),
             marks.join(" and ")
         );
         (found, "remove this from the namespace for the time of the run, or use another cluster")
@@ -93,17 +81,12 @@ pub(crate) async fn conflict(
 }
 
 /// Whether a namespace has everything with which namespaces join a mesh.
-fn joins(namespace: &Value, join: &Join) -> bool {
-    let has = |part: &str, wanted: &BTreeMap<String, String>| {
-        let found = &namespace["metadata"][part];
-        wanted
-            .iter()
-            .all(|(key, value)| found[key.as_str()] == value.as_str())
-    };
+fn joins(namespace: &Object, join: &Join) -> bool {
+    let metadata = &namespace.metadata;
     let is_marked = !(join.namespace_labels.is_empty() && join.namespace_annotations.is_empty());
     is_marked
-        && has("labels", &join.namespace_labels)
-        && has("annotations", &join.namespace_annotations)
+        && has_labels(&metadata.labels, &join.namespace_labels)
+        && has_labels(&metadata.annotations, &join.namespace_annotations)
 }
 
 impl MeshInstaller<'_> {
@@ -114,13 +97,10 @@ impl MeshInstaller<'_> {
         run: &str,
         logs: &Path,
     ) -> Result<(), EnvironmentError> {
-        let namespaces = namespaces(mesh);
-        for name in &namespaces {
-            let mut labels = json!({MANAGED: "tare", RUN: run});
+        for name in &mesh.namespace_names() {
+            let mut labels = run_labels(run);
             let own = mesh.namespaces.iter().find(|n| n.name == *name);
-            for (key, value) in own.into_iter().flat_map(|n| &n.labels) {
-                labels[key.as_str()] = value.as_str().into();
-            }
+            labels.extend(own.into_iter().flat_map(|n| n.labels.clone()));
             let object = manifests::namespace(name, labels, None, true);
             self.api.apply(NAMESPACE, &object).await?;
         }
@@ -146,20 +126,21 @@ impl MeshInstaller<'_> {
             let title = format!("{namespace}/{name}");
             let left = self.ready_within.saturating_sub(start.elapsed());
             let ready = wait(&title, POLL, left, async || {
-                match self.api.get(kind, namespace, name).await {
+                match self.api.get::<Object>(kind, namespace, name).await {
                     Ok(object) => {
-                        Ok(unavailable(&object).map_or(Ok(()), |found| Err((object, found))))
+                        let found = unavailable(kind, &object);
+                        Ok(found.map_or(Ok(()), |found| Err((selector(&object), found))))
                     }
                     Err(error) if error.is_not_found() => {
-                        Ok(Err((Value::Null, "it does not exist".to_owned())))
+                        Ok(Err((None, "it does not exist".to_owned())))
                     }
                     Err(error) => Err(error),
                 }
             });
-            if let Err((object, found)) = ready.await? {
+            if let Err((selector, found)) = ready.await? {
                 let within_s = self.ready_within.as_secs();
                 let mut found = format!("not ready within {within_s} s: {found}");
-                if let Some(reason) = not_ready_pod(self.api, namespace, &object).await {
+                if let Some(reason) = not_ready_pod(self.api, namespace, selector).await {
                     found += &format!("; {reason}");
                 }
                 return Err(EnvironmentError::start(title, found));
@@ -169,41 +150,38 @@ impl MeshInstaller<'_> {
     }
 }
 
-/// Returns the first pod of a Deployment or DaemonSet that is not ready, with the reason.
-async fn not_ready_pod(api: &ApiClient, namespace: &str, object: &Value) -> Option<String> {
-    let pods = api.list(POD, Some(namespace), &selector(object)?).await;
+/// Returns the first selected pod of a Deployment or DaemonSet that is not ready, with the reason.
+async fn not_ready_pod(
+    api: &ApiClient,
+    namespace: &str,
+    selector: Option<String>,
+) -> Option<String> {
+    let pods = api.list::<Pod>(POD, Some(namespace), &selector?).await;
     let pods = pods.ok()?;
-    let pod = pods.iter().map(Pod).find(|p| !p.is_ready())?;
+    let pod = pods.iter().find(|p| !p.is_ready())?;
     Some(format!("{}: {}", pod.name(), pod.not_ready_reason()))
 }
 
 /// Returns the label selector of a Deployment or DaemonSet.
-fn selector(object: &Value) -> Option<String> {
-    let labels = object["spec"]["selector"]["matchLabels"].as_object();
-    let each = labels
-        .filter(|l| !l.is_empty())?
-        .iter()
-        .map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
-    Some(each.collect::<Option<Vec<_>>>()?.join(","))
+fn selector(object: &Object) -> Option<String> {
+    let labels = object.spec.selector.match_labels.iter();
+    let each: Vec<String> = labels
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    (!each.is_empty()).then(|| each.join(","))
 }
 
 /// Returns how many pods of a Deployment or DaemonSet are available; `None` if all are.
-fn unavailable(object: &Value) -> Option<String> {
-    let status = &object["status"];
-    let number = |v: &Value| v.as_u64().unwrap_or(0);
-    let (available, expected) = if object["kind"] == "DaemonSet" {
-        (
-            number(&status["numberAvailable"]),
-            number(&status["desiredNumberScheduled"]).max(1),
-        )
-    } else {
-        (
-            number(&status["availableReplicas"]),
-            object["spec"]["replicas"].as_u64().unwrap_or(1),
-        )
+fn unavailable(kind: Kind, object: &Object) -> Option<String> {
+    let status = &object.status;
+    let (available, expected) = match kind {
+        DAEMON_SET => (
+            status.number_available,
+            status.desired_number_scheduled.max(1),
+        ),
+        _ => (status.available_replicas, object.spec.replicas.unwrap_or(1)),
     };
-    let generation = number(&object["metadata"]["generation"]);
-    let is_current = number(&status["observedGeneration"]) >= generation;
+    let is_current = status.observed_generation >= object.metadata.generation;
     (!is_current || available < expected)
         .then(|| format!("{available} of {expected} pods are available"))
 }
@@ -225,8 +203,7 @@ pub(crate) async fn apply_manifest(
         )
     })?;
     let path = resource.path(manifest["metadata"]["namespace"].as_str());
-    api.apply_at(Request::new(path), manifest).await?;
-    Ok(())
+    Ok(api.apply_manifest(path, manifest).await?)
 }
 
 /// A kind as the API server serves it.
@@ -257,21 +234,18 @@ pub(crate) async fn resource(
 ) -> Result<Option<Resource>, ApiError> {
     let root = if version.contains('/') { "apis" } else { "api" };
     let group = format!("/{root}/{version}");
-    let list = match api.document(&group).await {
+    let list = match api.document::<APIResourceList>(&group).await {
         Ok(list) => list,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let resources = list["resources"].as_array();
-    let found = resources.into_iter().flatten().find_map(|r| {
-        let plural = r["name"].as_str().filter(|n| !n.contains('/'))?;
-        (r["kind"] == kind).then(|| Resource {
-            group: group.clone(),
-            plural: plural.to_owned(),
-            namespaced: r["namespaced"] == true,
-        })
-    });
-    Ok(found)
+    let mut resources = list.resources.into_iter();
+    let found = resources.find(|r| r.kind == kind && !r.name.contains('/'));
+    Ok(found.map(|r| Resource {
+        group,
+        plural: r.name,
+        namespaced: r.namespaced,
+    }))
 }
 
 #[cfg(test)]
@@ -280,7 +254,10 @@ mod tests {
 
     #[test]
     fn a_deployment_selects_its_pods_by_label() {
-        let of = |labels: Value| selector(&json!({"spec": {"selector": {"matchLabels": labels}}}));
+        let of = |labels: Value| {
+            let object = json!({"spec": {"selector": {"matchLabels": labels}}});
+            selector(&serde_json::from_value(object).unwrap())
+        };
         let found = of(json!({"app": "istiod", "istio.io/rev": "default"}));
         assert_eq!(found.unwrap(), "app=istiod,istio.io/rev=default");
         assert_eq!(of(Value::Null), None);
@@ -290,18 +267,19 @@ mod tests {
     #[test]
     fn a_deployment_is_available_when_the_pods_of_its_newest_generation_are() {
         let d = |available, generation| {
-            json!({"kind": "Deployment", "metadata": {"generation": 2}, "spec": {"replicas": 2},
-                "status": {"availableReplicas": available, "observedGeneration": generation}})
+            let object = json!({"kind": "Deployment", "metadata": {"generation": 2}, "spec": {"replicas": 2},
+                "status": {"availableReplicas": available, "observedGeneration": generation}});
+            serde_json::from_value(object).unwrap()
         };
-        assert_eq!(unavailable(&d(2, 2)), None);
-        assert!(unavailable(&d(1, 2)).is_some());
+        let unavailable = |object: Object| unavailable(DEPLOYMENT, &object);
+        assert_eq!(unavailable(d(2, 2)), None);
+        assert!(unavailable(d(1, 2)).is_some());
         assert!(
-            unavailable(&d(2, 1)).is_some(),
+            unavailable(d(2, 1)).is_some(),
             "the status is of an older generation"
         );
-        let none = json!({"kind": "DaemonSet", "metadata": {}, "status": {}});
         assert!(
-            unavailable(&none).is_some(),
+            super::unavailable(DAEMON_SET, &Object::default()).is_some(),
             "a DaemonSet without pods is not ready"
         );
     }

@@ -10,9 +10,7 @@ mod uninstall;
 
 pub(crate) use capabilities::Capabilities;
 pub(crate) use helm::{Helm, documents, tail};
-pub(crate) use install::{
-    MeshInstaller, Resource, apply_manifest, conflict, namespaces, resource, values,
-};
+pub(crate) use install::{MeshInstaller, Resource, apply_manifest, conflict, resource};
 pub use role::{MeshRole, mesh_role};
-pub(crate) use role::{group, is_rule, items, mesh_role_for, text};
+pub(crate) use role::{Reviews, add_reviews, group, is_rule, items, rule, text};
 pub(crate) use uninstall::differences;

@@ -5,16 +5,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
-use tare_plan::KubernetesSettings;
-use tare_plan::graph::ServiceGraph;
-use tare_plan::mesh::MeshKubernetes;
+use tare_plan::mesh::{Mesh, MeshKubernetes, Platform};
+use tare_plan::{KubernetesSettings, Plan};
 
 use super::capabilities::Capabilities;
 use super::helm::Helm;
-use super::install::values;
 use crate::api::kinds::KINDS;
-use crate::application;
+use crate::application::{self, has_chart};
 use tare_run::environment::EnvironmentError;
 
 /// Verbs that Helm uses for each object of a chart.
@@ -35,52 +37,31 @@ pub struct MeshRole {
     granted: BTreeSet<String>,
 }
 
-/// Returns the role that the installation of these meshes and the application of this graph need; empty if tare creates
-/// none of their objects. Helm renders their charts; no request is sent to a cluster, so its version is assumed.
+/// Returns the role that the installation of a plan's meshes and its application need; empty if tare creates none of their
+/// objects. Helm renders their charts; no request is sent to a cluster, so its version is assumed, and its platform is
+/// known only if the settings name it.
 ///
 /// # Errors
 /// When a chart or the application cannot be rendered, or a run would refuse an object of the application.
 pub async fn mesh_role(
     settings: &KubernetesSettings,
-    meshes: &[&MeshKubernetes],
-    graph: Option<&ServiceGraph>,
+    plan: &Plan,
 ) -> Result<MeshRole, EnvironmentError> {
-    mesh_role_for(settings, meshes, graph, &Capabilities::assumed()).await
-}
-
-/// Returns the role of [`mesh_role`] for a cluster.
-pub(crate) async fn mesh_role_for(
-    settings: &KubernetesSettings,
-    meshes: &[&MeshKubernetes],
-    graph: Option<&ServiceGraph>,
-    capabilities: &Capabilities,
-) -> Result<MeshRole, EnvironmentError> {
-    let helm = Helm::new(settings);
-    let (mut charts, mut manifests) = (Vec::new(), Vec::new());
-    for mesh in meshes {
-        for release in &mesh.releases {
-            let values = values(mesh, &release.name)?;
-            let objects = helm.render(release, &values, capabilities).await?;
-            charts.extend(objects.into_iter().flat_map(items));
-        }
-        // A mesh's own manifests are applied only if it is installed, those for instances always.
-        let own = mesh.manifests.iter().filter(|_| !mesh.releases.is_empty());
-        manifests.extend(own.chain(&mesh.join.manifests).cloned());
+    let (helm, capabilities) = (Helm::new(settings), Capabilities::assumed());
+    let platform = Platform::named(&settings.platform);
+    let meshes = plan.meshes.iter().map(|m| m.on_platform(platform));
+    let meshes: Vec<Mesh> = meshes.collect();
+    let mut rendered = Vec::new();
+    for section in meshes.iter().filter_map(|m| m.kubernetes.as_deref()) {
+        rendered.push((section, helm.render(section, &capabilities).await?));
     }
-    let mut role = MeshRole::new(&charts, &manifests);
-    if meshes.iter().any(|mesh| mesh.entry.is_some()) {
-        // The address of a gateway, whose Service tare does not create.
-        role.rights.add("", "services", &["get"]);
-    }
-    if let Some(graph) = graph
-        && let Some(application) = &graph.application
-    {
-        let objects = application::objects(&helm, application, graph, capabilities).await?;
-        role.add_application(&objects);
-    }
-    let application = graph.and_then(|graph| graph.application.as_ref());
-    if !charts.is_empty() || application.is_some_and(|a| a.chart.is_some()) {
-        role.assumption = capabilities.assumption();
+    let graph = &plan.workload.graph;
+    let application = application::objects(&helm, graph, &capabilities).await?;
+    let rendered = rendered.iter().map(|(s, charts)| (*s, charts.as_slice()));
+    let rendered: Vec<_> = rendered.collect();
+    let mut role = MeshRole::of(&rendered, &application);
+    if has_chart(graph) || rendered.iter().any(|(_, charts)| !charts.is_empty()) {
+        role.assumption = Some(capabilities.assumption());
     }
     Ok(role)
 }
@@ -114,15 +95,17 @@ impl Rights {
 }
 
 impl MeshRole {
-    fn new(charts: &[Value], manifests: &[Value]) -> Self {
+    /// Returns the role that meshes need, each with the objects of its charts, and the objects of an application.
+    pub(crate) fn of(meshes: &[(&MeshKubernetes, &[Value])], application: &[Value]) -> Self {
         let mut rights = Rights::default();
+        let charts: Vec<&Value> = meshes.iter().flat_map(|(_, charts)| *charts).collect();
         if !charts.is_empty() {
             rights.add("", "secrets", &RELEASE_VERBS);
             for kind in KINDS.iter().filter(|k| !k.mesh_verbs.is_empty()) {
                 rights.add(kind.group, kind.plural, kind.mesh_verbs);
             }
         }
-        let defined = plurals(charts);
+        let defined = plurals(&charts);
         let mut add = |object, verbs| {
             let (group, kind) = (group(object), text(object, "/kind"));
             let plural = defined
@@ -131,21 +114,23 @@ impl MeshRole {
             rights.add(group, &plural, verbs);
         };
         charts.iter().for_each(|o| add(o, &CHART_VERBS));
-        manifests.iter().for_each(|o| add(o, &MANIFEST_VERBS));
+        for (mesh, _) in meshes {
+            // A mesh's own manifests are applied only if it is installed, those for instances always.
+            let own = mesh.manifests.iter().filter(|_| !mesh.releases.is_empty());
+            let all = own.chain(&mesh.join.manifests);
+            all.for_each(|o| add(o, &MANIFEST_VERBS));
+        }
+        application.iter().for_each(|o| add(o, &MANIFEST_VERBS));
+        if meshes.iter().any(|(mesh, _)| mesh.entry.is_some()) {
+            // The address of a gateway, whose Service tare does not create.
+            rights.add("", "services", &["get"]);
+        }
+        let objects: Vec<&Value> = charts.into_iter().chain(application).collect();
         Self {
             rights,
             assumption: None,
-            granted: granted(charts),
+            granted: granted(&objects),
         }
-    }
-
-    /// Adds the rights to create the objects of an application, and those that its own roles grant.
-    fn add_application(&mut self, objects: &[Value]) {
-        for object in objects {
-            let plural = plural(text(object, "/kind"));
-            self.rights.add(group(object), &plural, &MANIFEST_VERBS);
-        }
-        self.granted.extend(granted(objects));
     }
 
     /// Returns the role as YAML; empty without rights.
@@ -177,48 +162,76 @@ impl MeshRole {
         out
     }
 
-    /// Returns the specification of a `SelfSubjectAccessReview` for each right, by a description of
-    /// the right.
-    pub(crate) fn reviews(&self) -> BTreeMap<String, Value> {
-        let mut reviews = BTreeMap::new();
+    /// Returns a review of each right in the whole cluster, by a description of the right.
+    pub(crate) fn reviews(&self) -> Reviews {
+        let mut reviews = Reviews::new();
         let own = self.rights.0.iter().map(|((group, plural), verbs)| {
-            json!({"apiGroups": [group], "resources": [plural], "verbs": verbs})
+            let verbs: Vec<&str> = verbs.iter().copied().collect();
+            rule(group, plural, &[], &verbs)
         });
         let granted = self.granted.iter();
         let granted = granted.filter_map(|r| serde_json::from_str(r).ok());
         for rule in own.chain(granted) {
-            add_reviews(&rule, &mut reviews);
+            add_reviews(&rule, None, &mut reviews);
         }
         reviews
     }
 }
 
-/// Adds a review for each combination of verb, resource and name in a rule.
-fn add_reviews(rule: &Value, reviews: &mut BTreeMap<String, Value>) {
-    let list = |name: &str| -> Vec<&str> {
-        let all = rule[name].as_array().into_iter().flatten();
-        all.filter_map(Value::as_str).collect()
-    };
-    let mut names = list("resourceNames");
-    if names.is_empty() {
-        // A rule without names covers all objects.
-        names.push("");
+/// A review for each right, by a description of the right.
+pub(crate) type Reviews = BTreeMap<String, SelfSubjectAccessReviewSpec>;
+
+/// A rule for a resource; without names, it covers all objects.
+pub(crate) fn rule(group: &str, plural: &str, names: &[String], verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![plural.to_owned()]),
+        resource_names: (!names.is_empty()).then(|| names.to_vec()),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
     }
-    for verb in list("verbs") {
-        for path in list("nonResourceURLs") {
-            let what = json!({"nonResourceAttributes": {"path": path, "verb": verb}});
-            reviews.insert(format!("{verb} {path}"), what);
+}
+
+/// Adds a review for each combination of verb, resource and name in a rule of one namespace, or of the whole cluster.
+pub(crate) fn add_reviews(rule: &PolicyRule, namespace: Option<&str>, reviews: &mut Reviews) {
+    let list = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let mut names = list(&rule.resource_names);
+    if names.is_empty() {
+        names.push(String::new());
+    }
+    for verb in &rule.verbs {
+        for path in list(&rule.non_resource_urls) {
+            let description = format!("{verb} {path}");
+            let attributes = NonResourceAttributes {
+                path: Some(path),
+                verb: Some(verb.clone()),
+            };
+            let review = SelfSubjectAccessReviewSpec {
+                non_resource_attributes: Some(attributes),
+                ..SelfSubjectAccessReviewSpec::default()
+            };
+            reviews.insert(description, review);
         }
-        for group in list("apiGroups") {
-            for resource in list("resources") {
+        for group in list(&rule.api_groups) {
+            for resource in list(&rule.resources) {
                 for name in &names {
-                    let (plural, sub) = resource.split_once('/').unwrap_or((resource, ""));
-                    let what = json!({"group": group, "resource": plural, "subresource": sub,
-                        "name": name, "verb": verb});
+                    let (plural, sub) = resource.split_once('/').unwrap_or((&resource, ""));
+                    let attributes = ResourceAttributes {
+                        group: Some(group.clone()),
+                        resource: Some(plural.to_owned()),
+                        subresource: Some(sub.to_owned()),
+                        namespace: namespace.map(str::to_owned),
+                        name: Some(name.clone()),
+                        verb: Some(verb.clone()),
+                        ..ResourceAttributes::default()
+                    };
+                    let review = SelfSubjectAccessReviewSpec {
+                        resource_attributes: Some(attributes),
+                        ..SelfSubjectAccessReviewSpec::default()
+                    };
                     let dot = if group.is_empty() { "" } else { "." };
                     let description = format!("{verb} {resource}{dot}{group} {name}");
-                    let what = json!({"resourceAttributes": what});
-                    reviews.insert(description.trim_end().to_owned(), what);
+                    reviews.insert(description.trim_end().to_owned(), review);
                 }
             }
         }
@@ -226,11 +239,11 @@ fn add_reviews(rule: &Value, reviews: &mut BTreeMap<String, Value>) {
 }
 
 /// Returns the plurals of custom resources from their definitions, by group and kind.
-fn plurals(objects: &[Value]) -> BTreeMap<(&str, &str), &str> {
+fn plurals<'a>(objects: &[&'a Value]) -> BTreeMap<(&'a str, &'a str), &'a str> {
     let definitions = objects
         .iter()
         .filter(|o| text(o, "/kind") == "CustomResourceDefinition");
-    let entry = |d| {
+    let entry = |d: &&'a Value| {
         let key = (text(d, "/spec/group"), text(d, "/spec/names/kind"));
         (key, text(d, "/spec/names/plural"))
     };
@@ -258,7 +271,7 @@ pub(crate) fn is_rule(rule: &Value) -> bool {
 }
 
 /// Returns the rules of the charts' own roles, and the right to bind the other roles that they use.
-fn granted(objects: &[Value]) -> BTreeSet<String> {
+fn granted(objects: &[&Value]) -> BTreeSet<String> {
     let of = |kinds: [&'static str; 2]| {
         objects
             .iter()
@@ -271,7 +284,7 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
         .filter_map(|r| r["rules"].as_array())
         .flatten()
         .filter(|rule| is_rule(rule))
-        .map(Value::to_string)
+        .map(ToString::to_string)
         .collect();
     for binding in of(["ClusterRoleBinding", "RoleBinding"]) {
         let (kind, name) = (
@@ -332,7 +345,9 @@ mod tests {
                 "rules": [7, {"verbs": ["get"]}]}),
         ];
         let waypoint = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
-        let role = MeshRole::new(&objects, std::slice::from_ref(&waypoint));
+        let mut mesh = MeshKubernetes::default();
+        mesh.join.manifests.push(waypoint);
+        let role = MeshRole::of(&[(&mesh, &objects)], &[]);
         let yaml = role.yaml();
         let read = tare_plan::yaml_to_json("role", yaml.trim_start_matches("---\n"));
         let rules = read.unwrap()["rules"].as_array().unwrap().clone();
@@ -362,17 +377,12 @@ mod tests {
 
         // Each right has one review, even if two rules grant it.
         let reviews = role.reviews();
-        let review = |right: &str| {
-            reviews[right]
-                .pointer("/resourceAttributes")
-                .unwrap()
-                .clone()
-        };
-        assert_eq!(review("watch nodes")["resource"], "nodes");
+        let review = |right: &str| reviews[right].resource_attributes.clone().unwrap();
+        assert_eq!(review("watch nodes").resource.unwrap(), "nodes");
         let policies = review("patch policyobjects.mesh.example");
-        assert_eq!(policies["group"], "mesh.example");
+        assert_eq!(policies.group.unwrap(), "mesh.example");
         let foreign = review("bind clusterroles.rbac.authorization.k8s.io foreign");
-        assert_eq!(foreign["name"], "foreign");
+        assert_eq!(foreign.name.unwrap(), "foreign");
         assert!(
             reviews.keys().all(|right| !right.ends_with(' ')),
             "{reviews:?}"
@@ -382,11 +392,13 @@ mod tests {
     #[test]
     fn paths_and_subresources_have_reviews_of_their_own() {
         let mut reviews = BTreeMap::new();
-        let rules = [
+        for rule in [
             json!({"apiGroups": [""], "resources": ["pods/exec", "pods"], "verbs": ["create", "get"]}),
             json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
-        ];
-        rules.iter().for_each(|r| add_reviews(r, &mut reviews));
+        ] {
+            let rule = serde_json::from_value(rule).unwrap();
+            add_reviews(&rule, None, &mut reviews);
+        }
         let rights: Vec<&str> = reviews.keys().map(String::as_str).collect();
         let expected = [
             "create pods",
@@ -396,24 +408,20 @@ mod tests {
             "get pods/exec",
         ];
         assert_eq!(rights, expected);
-        assert_eq!(
-            reviews["get /metrics"]["nonResourceAttributes"]["path"],
-            "/metrics"
-        );
-        let exec = &reviews["create pods/exec"]["resourceAttributes"];
-        assert_eq!(
-            (&exec["resource"], &exec["subresource"]),
-            (&json!("pods"), &json!("exec"))
-        );
+        let sent = |right: &str| serde_json::to_value(&reviews[right]).unwrap();
+        let metrics = json!({"nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
+        assert_eq!(sent("get /metrics"), metrics);
+        let exec = json!({"resourceAttributes": {"group": "", "resource": "pods", "subresource": "exec",
+            "name": "", "verb": "create"}});
+        assert_eq!(sent("create pods/exec"), exec);
     }
 
-    #[tokio::test]
-    async fn a_mesh_that_is_not_installed_needs_only_its_join_manifests() {
-        let settings = KubernetesSettings::default();
+    #[test]
+    fn a_mesh_that_is_not_installed_needs_only_its_join_manifests() {
         let mut mesh = MeshKubernetes::default();
         let gateway = json!({"apiVersion": "gateways.example/v1", "kind": "Gateway"});
         mesh.manifests.push(gateway.clone());
-        let nothing = mesh_role(&settings, &[&mesh], None).await.unwrap();
+        let nothing = MeshRole::of(&[(&mesh, &[])], &[]);
         assert!(nothing.reviews().is_empty());
         assert_eq!(
             nothing.yaml(),
@@ -421,7 +429,7 @@ mod tests {
             "manifests are applied only with an installation"
         );
         mesh.join.manifests.push(gateway);
-        let role = mesh_role(&settings, &[&mesh], None).await.unwrap().yaml();
+        let role = MeshRole::of(&[(&mesh, &[])], &[]).yaml();
         assert!(
             role.contains("gateways.example") && !role.contains("secrets"),
             "{role}"

@@ -5,11 +5,10 @@ use std::time::Duration;
 use tare_plan::mesh::MeshKubernetes;
 use tare_records::trial::{Event, EventKind};
 
-use super::install::{MeshInstaller, namespaces};
+use super::install::MeshInstaller;
 use crate::api::kinds::{CONFIG_MAP, NAMESPACE, NODE};
 use crate::api::{ApiClient, ApiError};
 use crate::cleanup::{ForcedDeletion, Snapshot, snapshot};
-use crate::objects::names::name_of;
 use crate::wait::wait;
 use tare_run::events::{event, not_removed};
 
@@ -42,13 +41,13 @@ impl MeshInstaller<'_> {
         mesh: &MeshKubernetes,
         events: &mut Vec<Event>,
     ) -> Result<(), ApiError> {
-        let mesh_namespaces = namespaces(mesh);
+        let mesh_namespaces = mesh.namespace_names();
         let mut forced_deletion = ForcedDeletion::new();
         let removed = wait("the mesh is removed", POLL, GONE_WITHIN, async || {
             let mut left = Vec::new();
             for (kind, object) in self.before.new_objects(self.api).await? {
                 if snapshot::belongs(kind, &object, mesh, &mesh_namespaces) {
-                    let name = name_of(&object);
+                    let name = object.name();
                     self.api.delete(kind, None, name).await?;
                     left.push((kind, name.to_owned()));
                 }
@@ -89,7 +88,7 @@ pub(crate) async fn differences(
     };
     for (kind, object) in before.new_objects(api).await? {
         if !snapshot::is_own(&object) {
-            let name = name_of(&object);
+            let name = object.name();
             let command = snapshot::command(kind, name);
             appeared(format!("{} {name}", kind.kind), command);
         }

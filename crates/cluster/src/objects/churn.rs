@@ -1,16 +1,16 @@
 //! Objects of churn: services without pods, the servers of the watched service, and watchers.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServiceSpec};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tare_plan::mesh::Join;
 use tare_plan::{Churn, KubernetesSettings};
 
-use super::manifests::{
-    add_records, container, metadata, mount_token, node_selector, pod_spec, recorder,
-    service_annotations, with,
+use super::manifests::{container_port, named, pod, service_annotations, service_port};
+use super::names::{PORT, ROLE, TrialNames, with};
+use super::pod_parts::{
+    add_records, container, metadata, mount_token, node_selector, pod_spec, recorder, text,
 };
-use super::names::{PORT, ROLE, TrialNames};
 
 /// Services without pods in a namespace.
 pub(crate) const PER_NAMESPACE: u32 = 25;
@@ -36,26 +36,52 @@ pub(crate) fn service(
     settings: &KubernetesSettings,
     namespace: &str,
     name: &str,
-) -> Value {
-    let annotations: BTreeMap<String, String> =
-        service_annotations(names, settings, namespace).collect();
-    json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace, "annotations": annotations,
-            "labels": names.labels()},
-        "spec": {"ports": [{"name": "http", "appProtocol": "http", "port": PORT, "targetPort": PORT}]}})
+) -> Service {
+    Service {
+        metadata: ObjectMeta {
+            annotations: Some(service_annotations(names, settings, namespace)),
+            ..named(name, namespace, names.labels())
+        },
+        spec: Some(ServiceSpec {
+            ports: Some(vec![service_port("http")]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
 }
 
 /// The endpoints of a service.
-fn slice(names: &TrialNames, namespace: &str, service: &str, endpoints: Vec<Value>) -> Value {
-    let family = match endpoints.first().and_then(|e| e["addresses"][0].as_str()) {
-        Some(address) if address.contains(':') => "IPv6",
-        _ => "IPv4",
-    };
-    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {"name": service, "namespace": namespace,
-            "labels": with(names.labels(), &[("kubernetes.io/service-name", service)])},
-        "addressType": family, "endpoints": endpoints,
-        "ports": [{"name": "http", "appProtocol": "http", "port": PORT, "protocol": "TCP"}]})
+fn slice(
+    names: &TrialNames,
+    namespace: &str,
+    service: &str,
+    endpoints: Vec<Endpoint>,
+) -> EndpointSlice {
+    let is_ipv6 = endpoints.iter().any(|e| e.addresses[0].contains(':'));
+    let labels = with(names.labels(), &[("kubernetes.io/service-name", service)]);
+    EndpointSlice {
+        metadata: named(service, namespace, labels),
+        address_type: if is_ipv6 { "IPv6" } else { "IPv4" }.to_owned(),
+        endpoints: Some(endpoints),
+        ports: Some(vec![EndpointPort {
+            name: text("http"),
+            app_protocol: text("http"),
+            port: Some(PORT.into()),
+            protocol: text("TCP"),
+        }]),
+    }
+}
+
+/// A ready endpoint at an address.
+fn endpoint(address: String) -> Endpoint {
+    Endpoint {
+        addresses: vec![address],
+        conditions: Some(EndpointConditions {
+            ready: Some(true),
+            ..EndpointConditions::default()
+        }),
+        ..Endpoint::default()
+    }
 }
 
 /// A service without pods, by its number from 0.
@@ -85,30 +111,38 @@ impl EmptyService {
         names.churn(self.index / PER_NAMESPACE)
     }
 
-    pub(crate) fn service(self, names: &TrialNames, settings: &KubernetesSettings) -> Value {
+    pub(crate) fn service(self, names: &TrialNames, settings: &KubernetesSettings) -> Service {
         service(names, settings, &self.namespace(names), &self.name())
     }
 
     /// Its endpoints after this number of its own changes. Each change gives another of its endpoints, in turn, the
     /// other one of two addresses.
-    pub(crate) fn slice(self, names: &TrialNames, changes: u64) -> Value {
+    pub(crate) fn slice(self, names: &TrialNames, changes: u64) -> EndpointSlice {
         let endpoints = u64::from(self.churn.endpoints);
-        let endpoint = |slot: u32| {
+        let of_slot = |slot: u32| {
             let changed = changes / endpoints + u64::from(u64::from(slot) < changes % endpoints);
             let address = (self.index * self.churn.endpoints + slot) * 2 + (changed % 2) as u32;
             let address = std::net::Ipv4Addr::from(FIRST_ADDRESS + address % ADDRESSES);
-            json!({"addresses": [address.to_string()], "conditions": {"ready": true}})
+            endpoint(address.to_string())
         };
-        let all = (0..self.churn.endpoints).map(endpoint).collect();
+        let all = (0..self.churn.endpoints).map(of_slot).collect();
         slice(names, &self.namespace(names), &self.name(), all)
     }
 }
 
 /// The endpoint of the watched service: this pod.
-pub(crate) fn watched_slice(names: &TrialNames, (pod, address): (&str, &str)) -> Value {
+pub(crate) fn watched_slice(names: &TrialNames, (pod, address): (&str, &str)) -> EndpointSlice {
     let namespace = names.churn(0);
-    let endpoint = json!({"addresses": [address], "conditions": {"ready": true},
-        "targetRef": {"kind": "Pod", "name": pod, "namespace": namespace}});
+    let target = ObjectReference {
+        kind: text("Pod"),
+        name: text(pod),
+        namespace: text(&namespace),
+        ..ObjectReference::default()
+    };
+    let endpoint = Endpoint {
+        target_ref: Some(target),
+        ..endpoint(address.to_owned())
+    };
     slice(names, &namespace, WATCHED, vec![endpoint])
 }
 
@@ -118,19 +152,17 @@ pub(crate) fn server(
     settings: &KubernetesSettings,
     join: Option<&Join>,
     name: &str,
-) -> Value {
+) -> Pod {
     let file = format!("/spec/{name}.json");
     let resources = &settings.pod.resources.application;
     let mut container = container(settings, resources, &["workload", "--spec", &file]);
-    container["ports"] = json!([{"name": "http", "containerPort": PORT}]);
-    let mut pod = pod_spec(settings, container, "spec");
-    mount_token(&mut pod, join);
-    pod["nodeSelector"] = node_selector(settings);
+    container.ports = Some(vec![container_port("http")]);
+    let mut spec = pod_spec(settings, container, "spec");
+    mount_token(&mut spec, join);
+    spec.node_selector = Some(node_selector(settings));
     let labels = with(names.labels(), &[("app", name), (ROLE, "server")]);
-    let mut metadata = metadata(settings, labels, join);
-    metadata["name"] = name.into();
-    metadata["namespace"] = names.churn(0).into();
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+    let metadata = metadata(settings, labels, join);
+    pod(name, &names.churn(0), metadata, spec)
 }
 
 /// Pod of a watcher on a node. Its specification is in the ConfigMap of the same name.
@@ -139,19 +171,17 @@ pub(crate) fn watcher(
     settings: &KubernetesSettings,
     join: Option<&Join>,
     (name, node): (&str, &str),
-) -> Value {
+) -> Pod {
     let resources = &settings.pod.resources.agent;
     let container = recorder(settings, resources, &["watch", "--spec", "/spec/0.json"]);
-    let mut pod = pod_spec(settings, container, name);
-    mount_token(&mut pod, join);
-    add_records(&mut pod);
-    pod["nodeName"] = node.into();
-    pod["restartPolicy"] = "Never".into();
+    let mut spec = pod_spec(settings, container, name);
+    mount_token(&mut spec, join);
+    add_records(&mut spec);
+    spec.node_name = text(node);
+    spec.restart_policy = text("Never");
     let labels = with(names.labels(), &[("app", "watcher"), (ROLE, "watcher")]);
-    let mut metadata = metadata(settings, labels, join);
-    metadata["name"] = name.into();
-    metadata["namespace"] = names.load().into();
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+    let metadata = metadata(settings, labels, join);
+    pod(name, &names.load(), metadata, spec)
 }
 
 #[cfg(test)]
@@ -167,10 +197,9 @@ mod tests {
         changes: 1,
     };
 
-    fn addresses(slice: &Value) -> Vec<String> {
-        let endpoints = slice["endpoints"].as_array().unwrap().iter();
-        let address = |e: &Value| e["addresses"][0].as_str().unwrap().to_owned();
-        endpoints.map(address).collect()
+    fn addresses(slice: &EndpointSlice) -> Vec<String> {
+        let endpoints = slice.endpoints.iter().flatten();
+        endpoints.map(|e| e.addresses[0].clone()).collect()
     }
 
     #[test]
@@ -209,7 +238,7 @@ mod tests {
         assert_eq!([of(0), of(59), of(60)], [0, 59, 0]);
         let last = EmptyService::of_change(CHURN, 59);
         let last = last.service(&names, &KubernetesSettings::default());
-        assert_eq!(last["metadata"]["namespace"], names.churn(2));
-        assert!(last["spec"]["selector"].is_null());
+        assert_eq!(last.metadata.namespace, Some(names.churn(2)));
+        assert_eq!(last.spec.unwrap().selector, None);
     }
 }

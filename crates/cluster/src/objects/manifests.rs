@@ -1,53 +1,68 @@
 //! Manifests as values; nothing here sends a request.
 
-use serde_json::{Value, json};
-use tare_plan::graph::{Service, ServiceProtocol};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{
+    Capabilities, ConfigMap, ContainerPort, EnvVar, EnvVarSource, GRPCAction, HTTPGetAction,
+    HostPathVolumeSource, Namespace, ObjectFieldSelector, Pod, PodSpec, Probe, Service,
+    ServicePort, ServiceSpec, Toleration, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tare_plan::graph::{Service as GraphService, ServiceProtocol};
 use tare_plan::mesh::Join;
-use tare_plan::{ContainerResources, KubernetesSettings, NAMESPACES, Placement};
+use tare_plan::{KubernetesSettings, NAMESPACES};
 
-use tare_run::keep;
+use super::names::{GENERATOR, INSTANCE, Labels, PORT, REPLICAS, ROLE, TrialNames, with};
+use super::pod_parts::{
+    PodPlacement, add_records, add_volume, container, kept, map, metadata, mount, mount_token,
+    node_selector, place, pod_spec, recorder, selector, spread, template, text, texts, variable,
+};
 
-use super::names::{CONTAINER, GENERATOR, INSTANCE, PORT, REPLICAS, ROLE, TRIAL, TrialNames};
+/// Annotation of the pods of an indexed Job: the index.
+const INDEX: &str = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
 
-/// Seconds that pods of tare have to end after SIGTERM. They are deleted when nothing uses them anymore, and their
-/// sidecars would drain connections for as long as they may: 5 s with Istio.
-const GRACE_S: u32 = 1;
-/// Label of a node: its operating system.
-pub(crate) const OS: &str = "kubernetes.io/os";
-
-pub(super) fn with(mut labels: Value, more: &[(&str, &str)]) -> Value {
-    for (key, value) in more {
-        labels[*key] = (*value).into();
-    }
-    labels
-}
-
-fn extend<'a>(into: &mut Value, more: impl IntoIterator<Item = (&'a String, &'a String)>) {
-    for (key, value) in more {
-        into[key.as_str()] = value.as_str().into();
+/// Metadata of an object in a namespace.
+pub(crate) fn named(name: &str, namespace: &str, labels: Labels) -> ObjectMeta {
+    ObjectMeta {
+        name: text(name),
+        namespace: text(namespace),
+        labels: Some(labels),
+        ..ObjectMeta::default()
     }
 }
 
 /// Labels of a namespace of a trial.
-pub(crate) fn namespace_labels(names: &TrialNames, settings: &KubernetesSettings) -> Value {
+pub(crate) fn namespace_labels(names: &TrialNames, settings: &KubernetesSettings) -> Labels {
     let mut labels = names.labels();
-    extend(&mut labels, &settings.namespace_labels);
+    labels.extend(settings.namespace_labels.clone());
     labels
 }
 
 /// Namespace; with `join`, it is part of the mesh.
-pub(crate) fn namespace(name: &str, labels: Value, join: Option<&Join>, privileged: bool) -> Value {
-    let mut labels = labels;
-    let mut annotations = json!({});
+pub(crate) fn namespace(
+    name: &str,
+    mut labels: Labels,
+    join: Option<&Join>,
+    privileged: bool,
+) -> Namespace {
+    let mut annotations = Labels::new();
     if let Some(join) = join {
-        extend(&mut labels, &join.namespace_labels);
-        extend(&mut annotations, &join.namespace_annotations);
+        labels.extend(join.namespace_labels.clone());
+        annotations.extend(join.namespace_annotations.clone());
     }
     if privileged {
-        labels["pod-security.kubernetes.io/enforce"] = "privileged".into();
+        labels.extend(map("pod-security.kubernetes.io/enforce", "privileged"));
     }
-    json!({"apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": name, "labels": labels, "annotations": annotations}})
+    Namespace {
+        metadata: ObjectMeta {
+            name: text(name),
+            labels: Some(labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    }
 }
 
 /// Annotations of a Service of a namespace, by the plan: `${tare.namespaces}` is that namespace and that of the
@@ -56,10 +71,11 @@ pub(crate) fn service_annotations(
     names: &TrialNames,
     settings: &KubernetesSettings,
     namespace: &str,
-) -> impl Iterator<Item = (String, String)> {
+) -> Labels {
     let namespaces = format!("{namespace},{}", names.load());
     let all = settings.service_annotations.iter();
-    all.map(move |(key, value)| (key.clone(), value.replace(NAMESPACES, &namespaces)))
+    all.map(|(key, value)| (key.clone(), value.replace(NAMESPACES, &namespaces)))
+        .collect()
 }
 
 /// Kubernetes service of a service of the graph. The name and the `appProtocol` of its port tell the
@@ -70,27 +86,48 @@ pub(crate) fn service(
     join: Option<&Join>,
     namespace: &str,
     (service, protocol): (&str, ServiceProtocol),
-) -> Value {
-    let mut annotations = json!({});
-    for (key, value) in service_annotations(names, settings, namespace) {
-        annotations[key] = value.into();
+) -> Service {
+    let labels = with(names.labels(), &[("app", service)]);
+    let mut annotations = service_annotations(names, settings, namespace);
+    annotations.extend(tcp_annotations(join, protocol));
+    Service {
+        metadata: ObjectMeta {
+            annotations: Some(annotations),
+            ..named(service, namespace, labels)
+        },
+        spec: Some(ServiceSpec {
+            selector: Some(map("app", service)),
+            ports: Some(vec![service_port(protocol.name())]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
     }
-    extend(&mut annotations, tcp_annotations(join, protocol));
-    let protocol = protocol.name();
-    json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": service, "namespace": namespace, "annotations": annotations,
-            "labels": with(names.labels(), &[("app", service)])},
-        "spec": {"selector": {"app": service},
-            "ports": [{"name": protocol, "appProtocol": protocol, "port": PORT, "targetPort": PORT}]}})
+}
+
+/// The port of a service with this protocol.
+pub(super) fn service_port(protocol: &str) -> ServicePort {
+    ServicePort {
+        name: text(protocol),
+        app_protocol: text(protocol),
+        port: PORT.into(),
+        target_port: Some(IntOrString::Int(PORT.into())),
+        ..ServicePort::default()
+    }
+}
+
+/// The port of the pods of a service with this protocol.
+pub(super) fn container_port(protocol: &str) -> ContainerPort {
+    ContainerPort {
+        name: text(protocol),
+        container_port: PORT.into(),
+        ..ContainerPort::default()
+    }
 }
 
 /// What a mesh adds to the objects of a service with this protocol.
-fn tcp_annotations(
-    join: Option<&Join>,
-    protocol: ServiceProtocol,
-) -> impl Iterator<Item = (&String, &String)> {
+fn tcp_annotations(join: Option<&Join>, protocol: ServiceProtocol) -> Labels {
     let join = join.filter(|_| protocol == ServiceProtocol::Tcp);
-    join.into_iter().flat_map(|j| &j.tcp_annotations)
+    join.map_or_else(Labels::new, |join| join.tcp_annotations.clone())
 }
 
 /// ConfigMap with files for workers, each with its name and text.
@@ -99,158 +136,32 @@ pub(crate) fn config_map(
     namespace: &str,
     name: &str,
     files: &[(String, String)],
-) -> Value {
-    let data: serde_json::Map<String, Value> = files
-        .iter()
-        .map(|(name, text)| (name.clone(), text.as_str().into()))
-        .collect();
-    json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "labels": names.labels()},
-        "data": data})
-}
-
-/// Container of tare, with its specification mounted at `/spec`. Its user is that of the image, unless the cluster
-/// sets another one.
-pub(crate) fn container(
-    settings: &KubernetesSettings,
-    resources: &ContainerResources,
-    args: &[&str],
-) -> Value {
-    let mut container = json!({"name": CONTAINER, "image": settings.image,
-        "imagePullPolicy": settings.image_pull_policy.word(),
-        "command": ["/tare"], "args": args,
-        "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-            "runAsNonRoot": true,
-            "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}},
-        "volumeMounts": [{"name": "spec", "mountPath": "/spec", "readOnly": true}]});
-    if !resources.is_empty() {
-        container["resources"] = json!(resources);
-    }
-    container
-}
-
-/// Directory in which a worker's records are kept.
-const RECORDS: &str = "/records";
-
-/// Container of a worker that writes records; [`keep`](tare_run::keep) numbers and keeps them.
-pub(super) fn recorder(
-    settings: &KubernetesSettings,
-    resources: &ContainerResources,
-    worker: &[&str],
-) -> Value {
-    let mut container = container(settings, resources, &kept(worker));
-    push(
-        &mut container["volumeMounts"],
-        json!({"name": "records", "mountPath": RECORDS}),
-    );
-    container
-}
-
-/// Arguments with which the records of a worker are kept.
-fn kept<'a>(worker: &[&'a str]) -> Vec<&'a str> {
-    [&["keep", "--dir", RECORDS, "--"], worker].concat()
-}
-
-/// Adds the volume of a [`recorder`] to its pod. The size is a limit above which the kubelet evicts the pod.
-pub(super) fn add_records(pod: &mut Value) {
-    let limit = (2 * keep::BYTES_MAX).to_string();
-    push(
-        &mut pod["volumes"],
-        json!({"name": "records", "emptyDir": {"sizeLimit": limit}}),
-    );
-}
-
-pub(crate) fn push(list: &mut Value, element: Value) {
-    match list.as_array_mut() {
-        Some(list) => list.push(element),
-        None => *list = json!([element]),
+) -> ConfigMap {
+    ConfigMap {
+        metadata: named(name, namespace, names.labels()),
+        data: Some(files.iter().cloned().collect()),
+        ..ConfigMap::default()
     }
 }
 
-pub(crate) fn pod_spec(settings: &KubernetesSettings, container: Value, config_map: &str) -> Value {
-    let secrets: Vec<Value> = settings
-        .image_pull_secrets
-        .iter()
-        .map(|s| json!({"name": s}))
-        .collect();
-    let mut spec = json!({"containers": [container], "imagePullSecrets": secrets,
-        "automountServiceAccountToken": false, "enableServiceLinks": false,
-        "terminationGracePeriodSeconds": GRACE_S,
-        "volumes": [{"name": "spec", "configMap": {"name": config_map}}]});
-    schedule(&mut spec, settings);
-    spec
-}
-
-/// Adds the plan's tolerations and priority class to the specification of a pod; one with a priority class keeps it.
-pub(crate) fn schedule(spec: &mut Value, settings: &KubernetesSettings) {
-    let own = spec["tolerations"].as_array().cloned();
-    let plan = settings.pod.tolerations.iter().map(|t| json!(t));
-    let all: Vec<Value> = own.into_iter().flatten().chain(plan).collect();
-    if !all.is_empty() {
-        spec["tolerations"] = all.into();
-    }
-    if let Some(class) = &settings.pod.priority_class
-        && spec["priorityClassName"].as_str().is_none_or(str::is_empty)
-    {
-        spec["priorityClassName"] = class.as_str().into();
-    }
-}
-
-/// Labels and annotations of a pod of tare: those of the plan, and then those of the mesh.
-pub(crate) fn metadata(
-    settings: &KubernetesSettings,
-    mut labels: Value,
-    join: Option<&Join>,
-) -> Value {
-    let mut annotations = json!({});
-    extend(&mut labels, &settings.pod.labels);
-    extend(&mut annotations, &settings.pod.annotations_with_defaults());
-    if let Some(join) = join {
-        extend(&mut labels, &join.pod_labels);
-        extend(&mut annotations, &join.pod_annotations);
-    }
-    json!({"labels": labels, "annotations": annotations})
-}
-
-/// Mounts the token of the service account if the sidecars of the mesh need it.
-pub(super) fn mount_token(pod: &mut Value, join: Option<&Join>) {
-    let token = join.is_some_and(|j| j.service_account_token);
-    pod["automountServiceAccountToken"] = token.into();
-}
-
-/// Labels of the nodes on which a pod may run.
-pub(super) fn node_selector(settings: &KubernetesSettings) -> Value {
-    let mut selector = json!({OS: "linux"});
-    extend(&mut selector, &settings.node_labels);
-    selector
-}
-
-/// Placement of the pods of an instance.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PodPlacement<'a> {
-    /// Names of the nodes for applications.
-    pub(crate) nodes: &'a [String],
-    pub(crate) instance: u32,
-}
-
-/// Places the pods of an application on the nodes by the settings.
-pub(crate) fn place(
-    pod: &mut Value,
-    names: &TrialNames,
-    settings: &KubernetesSettings,
-    placement: PodPlacement<'_>,
-) {
-    match settings.placement {
-        Placement::Packed if !placement.nodes.is_empty() => {
-            let node = &placement.nodes[placement.instance as usize % placement.nodes.len()];
-            pod["nodeSelector"] = json!({"kubernetes.io/hostname": node});
-        }
-        _ => {
-            pod["nodeSelector"] = node_selector(settings);
-            pod["topologySpreadConstraints"] = json!([{"maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {TRIAL: names.trial, ROLE: "application"}}}]);
-        }
+/// The probe of the start of a service. It ends when the pod is ready, so it does not disturb the measurement.
+fn startup_probe(protocol: ServiceProtocol) -> Probe {
+    let is_grpc = protocol == ServiceProtocol::Grpc;
+    Probe {
+        period_seconds: Some(1),
+        failure_threshold: Some(600),
+        timeout_seconds: Some(5),
+        // With the other protocols, the application answers HTTP/1.1 as well.
+        http_get: (!is_grpc).then(|| HTTPGetAction {
+            path: text("/tare/ready"),
+            port: IntOrString::Int(PORT.into()),
+            ..HTTPGetAction::default()
+        }),
+        grpc: is_grpc.then(|| GRPCAction {
+            port: PORT.into(),
+            ..GRPCAction::default()
+        }),
+        ..Probe::default()
     }
 }
 
@@ -259,10 +170,10 @@ pub(crate) fn deployment(
     names: &TrialNames,
     settings: &KubernetesSettings,
     join: Option<&Join>,
-    (namespace, service, instance): (&str, &Service, &str),
+    (namespace, service, instance): (&str, &GraphService, &str),
     placement: PodPlacement<'_>,
-) -> Value {
-    let Service {
+) -> Deployment {
+    let GraphService {
         name: service,
         protocol,
         replicas,
@@ -271,21 +182,14 @@ pub(crate) fn deployment(
     let file = format!("/spec/{service}.json");
     let resources = &settings.pod.resources.application;
     let mut container = container(settings, resources, &["workload", "--spec", &file]);
-    container["ports"] = json!([{"name": protocol.name(), "containerPort": PORT}]);
-    // A startup probe ends when the pod is ready, so it does not disturb the measurement.
-    container["startupProbe"] =
-        json!({"periodSeconds": 1, "failureThreshold": 600, "timeoutSeconds": 5});
-    match *protocol {
-        // The application answers HTTP/1.1 as well.
-        ServiceProtocol::Http | ServiceProtocol::Tcp | ServiceProtocol::Http2 => {
-            container["startupProbe"]["httpGet"] = json!({"path": "/tare/ready", "port": PORT});
-        }
-        ServiceProtocol::Grpc => container["startupProbe"]["grpc"] = json!({"port": PORT}),
-    }
+    container.ports = Some(vec![container_port(protocol.name())]);
+    container.startup_probe = Some(startup_probe(*protocol));
     let mut pod = pod_spec(settings, container, "spec");
     mount_token(&mut pod, join);
-    place(&mut pod, names, settings, placement);
-    let mut labels = with(
+    let (nodes, spread) = place(names, settings, placement);
+    pod.node_selector = Some(nodes);
+    pod.topology_spread_constraints = spread;
+    let own = with(
         names.labels(),
         &[
             ("app", service),
@@ -293,19 +197,23 @@ pub(crate) fn deployment(
             (INSTANCE, instance),
         ],
     );
-    let own = labels.clone();
+    let mut labels = own.clone();
     if *replicas > 1 {
-        labels[REPLICAS] = replicas.to_string().into();
+        labels.insert(REPLICAS.to_owned(), replicas.to_string());
     }
     let mut metadata = metadata(settings, labels, join);
-    extend(
-        &mut metadata["annotations"],
-        tcp_annotations(join, *protocol),
-    );
-    json!({"apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": service, "namespace": namespace, "labels": own},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": service}},
-            "template": {"metadata": metadata, "spec": pod}}})
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.extend(tcp_annotations(join, *protocol));
+    Deployment {
+        metadata: named(service, namespace, own),
+        spec: DeploymentSpec {
+            replicas: i32::try_from(*replicas).ok(),
+            selector: selector(map("app", service)),
+            template: template(metadata, pod),
+            ..DeploymentSpec::default()
+        },
+        ..Deployment::default()
+    }
 }
 
 /// Indexed job with one pod for each generator. The specification that they share is in the ConfigMap of the same name.
@@ -315,7 +223,7 @@ pub(crate) fn generators(
     join: Option<&Join>,
     reserved: bool,
     job: &str,
-) -> Value {
+) -> Job {
     let resources = &settings.pod.resources.generator;
     let args = [
         "load",
@@ -325,32 +233,68 @@ pub(crate) fn generators(
         "$(INDEX)",
     ];
     let mut container = recorder(settings, resources, &args);
-    container["env"] = json!([{"name": "INDEX", "valueFrom": {"fieldRef":
-        {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]);
+    let index = ObjectFieldSelector {
+        field_path: INDEX.to_owned(),
+        ..ObjectFieldSelector::default()
+    };
+    container.env = Some(vec![EnvVar {
+        name: "INDEX".to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(index),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }]);
     let mut pod = pod_spec(settings, container, job);
     mount_token(&mut pod, join);
     add_records(&mut pod);
-    pod["restartPolicy"] = "Never".into();
+    pod.restart_policy = text("Never");
     if reserved {
-        pod["nodeSelector"] = json!({GENERATOR: names.run});
-        pod["topologySpreadConstraints"] = json!([{"maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": {"batch.kubernetes.io/job-name": job}}}]);
-        let own = json!({"key": GENERATOR, "operator": "Equal", "value": names.run, "effect": "NoSchedule"});
-        push(&mut pod["tolerations"], own);
+        pod.node_selector = Some(map(GENERATOR, &names.run));
+        let of_job = map("batch.kubernetes.io/job-name", job);
+        pod.topology_spread_constraints = Some(spread(of_job));
+        pod.tolerations.get_or_insert_default().push(Toleration {
+            key: text(GENERATOR),
+            operator: text("Equal"),
+            value: text(&names.run),
+            effect: text("NoSchedule"),
+            ..Toleration::default()
+        });
     } else {
-        pod["nodeSelector"] = node_selector(settings);
+        pod.node_selector = Some(node_selector(settings));
     }
     let labels = with(names.labels(), &[("app", "generator"), (ROLE, "generator")]);
     let mut metadata = metadata(settings, labels, join);
     if let Some(join) = join {
-        extend(&mut metadata["annotations"], &join.generator_annotations);
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.extend(join.generator_annotations.clone());
     }
-    json!({"apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": job, "namespace": names.load(), "labels": names.labels()},
-        "spec": {"completions": settings.generators, "parallelism": settings.generators,
-            "completionMode": "Indexed", "backoffLimit": 0,
-            "template": {"metadata": metadata, "spec": pod}}})
+    let count = i32::try_from(settings.generators).ok();
+    Job {
+        metadata: named(job, &names.load(), names.labels()),
+        spec: Some(JobSpec {
+            completions: count,
+            parallelism: count,
+            completion_mode: text("Indexed"),
+            backoff_limit: Some(0),
+            template: template(metadata, pod),
+            ..JobSpec::default()
+        }),
+        ..Job::default()
+    }
+}
+
+/// A pod with these parts.
+pub(crate) fn pod(name: &str, namespace: &str, metadata: ObjectMeta, spec: PodSpec) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            name: text(name),
+            namespace: text(namespace),
+            ..metadata
+        },
+        spec: Some(spec),
+        ..Pod::default()
+    }
 }
 
 /// Pod of an agent, bound to its node. It reads the processes and control groups of the node,
@@ -362,54 +306,55 @@ pub(crate) fn agent(
     name: &str,
     (map, file): (&str, String),
     samples_stacks: bool,
-) -> Value {
+) -> Pod {
     let path = format!("/spec/{file}");
     let resources = &settings.pod.resources.agent;
     let mut container = recorder(settings, resources, &["agent", "--spec", &path]);
-    container["env"] = json!([{"name": "TARE_CGROUP_ROOT", "value": "/host/cgroup"}]);
+    container.env = Some(vec![variable("TARE_CGROUP_ROOT", "/host/cgroup")]);
     // Only root may read the memory of other users' processes. It has no capabilities, except to sample stacks.
-    container["securityContext"]["runAsNonRoot"] = false.into();
-    container["securityContext"]["runAsUser"] = 0.into();
+    let security = container.security_context.get_or_insert_default();
+    security.run_as_non_root = Some(false);
+    security.run_as_user = Some(0);
     if samples_stacks {
         // Perf events, names of the kernel's functions, and the programs of other users.
-        container["securityContext"]["capabilities"]["add"] =
-            json!(["PERFMON", "SYSLOG", "SYS_PTRACE"]);
+        security.capabilities = Some(Capabilities {
+            add: texts(&["PERFMON", "SYSLOG", "SYS_PTRACE"]),
+            ..security.capabilities.take().unwrap_or_default()
+        });
     }
-    push(
-        &mut container["volumeMounts"],
-        json!({"name": "cgroup", "mountPath": "/host/cgroup", "readOnly": true, "mountPropagation": "HostToContainer"}),
-    );
-    let mut pod = pod_spec(settings, container, map);
-    add_records(&mut pod);
-    push(
-        &mut pod["volumes"],
-        json!({"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}}),
-    );
-    pod["nodeName"] = node.into();
-    pod["hostPID"] = true.into();
-    pod["restartPolicy"] = "Never".into();
-    pod["tolerations"] = json!([{"operator": "Exists"}]);
+    let mut spec = pod_spec(settings, container, map);
+    add_records(&mut spec);
+    let host_path = HostPathVolumeSource {
+        path: "/sys/fs/cgroup".to_owned(),
+        type_: text("Directory"),
+    };
+    let mount = VolumeMount {
+        mount_propagation: text("HostToContainer"),
+        ..mount("cgroup", "/host/cgroup", true)
+    };
+    add_volume(&mut spec, mount, |volume| {
+        volume.host_path = Some(host_path);
+    });
+    spec.node_name = text(node);
+    spec.host_pid = Some(true);
+    spec.restart_policy = text("Never");
+    spec.tolerations = Some(vec![Toleration {
+        operator: text("Exists"),
+        ..Toleration::default()
+    }]);
     let labels = with(names.labels(), &[(ROLE, "agent")]);
-    let mut metadata = metadata(settings, labels, None);
-    metadata["name"] = name.into();
-    metadata["namespace"] = names.agents().into();
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+    pod(
+        name,
+        &names.agents(),
+        metadata(settings, labels, None),
+        spec,
+    )
 }
 
 /// Pod of a probe, outside the mesh. Its specification is in the ConfigMap of the same name. It may not run on the
 /// reserved node, because it does not tolerate the taint.
-pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &str) -> Value {
-    let resources = &settings.pod.resources.agent;
-    let container = recorder(settings, resources, &["probe", "--spec", "/spec/0.json"]);
-    let mut pod = pod_spec(settings, container, name);
-    add_records(&mut pod);
-    pod["restartPolicy"] = "Never".into();
-    pod["nodeSelector"] = node_selector(settings);
-    let labels = with(names.labels(), &[(ROLE, "probe")]);
-    let mut metadata = metadata(settings, labels, None);
-    metadata["name"] = name.into();
-    metadata["namespace"] = names.agents().into();
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+pub(crate) fn probe(names: &TrialNames, settings: &KubernetesSettings, name: &str) -> Pod {
+    probe_at(names, settings, None, (name, &names.agents()), name)
 }
 
 /// Pod of a probe in the place of the generators: in their namespace, and in the mesh like them.
@@ -418,14 +363,26 @@ pub(crate) fn probe_of_generators(
     settings: &KubernetesSettings,
     join: Option<&Join>,
     name: &str,
-) -> Value {
-    let mut pod = probe(names, settings, name);
-    mount_token(&mut pod["spec"], join);
-    let labels = pod["metadata"]["labels"].clone();
-    pod["metadata"] = metadata(settings, labels, join);
-    pod["metadata"]["name"] = name.into();
-    pod["metadata"]["namespace"] = names.load().into();
-    pod
+) -> Pod {
+    probe_at(names, settings, join, (name, &names.load()), name)
+}
+
+fn probe_at(
+    names: &TrialNames,
+    settings: &KubernetesSettings,
+    join: Option<&Join>,
+    (name, namespace): (&str, &str),
+    map: &str,
+) -> Pod {
+    let resources = &settings.pod.resources.agent;
+    let container = recorder(settings, resources, &["probe", "--spec", "/spec/0.json"]);
+    let mut spec = pod_spec(settings, container, map);
+    mount_token(&mut spec, join);
+    add_records(&mut spec);
+    spec.restart_policy = text("Never");
+    spec.node_selector = Some(node_selector(settings));
+    let labels = with(names.labels(), &[(ROLE, "probe")]);
+    pod(name, namespace, metadata(settings, labels, join), spec)
 }
 
 /// Pod that checks a node for `tare doctor --deep`, bound to the node. Its specification is in the ConfigMap `map`. With
@@ -435,17 +392,17 @@ pub(crate) fn node_check(
     settings: &KubernetesSettings,
     (node, name, map): (&str, &str, &str),
     as_agent: bool,
-) -> Value {
+) -> Pod {
     let mut pod = match as_agent {
         true => agent(names, settings, node, name, (map, "0.json".into()), false),
-        false => probe(names, settings, name),
+        false => probe_at(names, settings, None, (name, &names.agents()), map),
     };
-    pod["metadata"]["labels"][ROLE] = "node-check".into();
-    let spec = &mut pod["spec"];
-    spec["nodeName"] = node.into();
-    spec["volumes"][0]["configMap"]["name"] = map.into();
+    let labels = pod.metadata.labels.get_or_insert_default();
+    labels.insert(ROLE.to_owned(), "node-check".to_owned());
+    let spec = pod.spec.get_or_insert_default();
+    spec.node_name = text(node);
     let args = kept(&["node-check", "--spec", "/spec/0.json"]);
-    spec["containers"][0]["args"] = json!(args);
+    spec.containers[0].args = texts(&args);
     pod
 }
 
@@ -453,6 +410,7 @@ pub(crate) fn node_check(
 mod tests {
     use super::super::names::Names;
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn only_a_mesh_that_needs_it_gets_a_token_into_the_pods() {
@@ -469,6 +427,7 @@ mod tests {
                 false,
                 "load",
             );
+            let job = serde_json::to_value(job).unwrap();
             job["spec"]["template"]["spec"]["automountServiceAccountToken"].clone()
         };
         assert_eq!((of(true), of(false)), (json!(true), json!(false)));
@@ -478,6 +437,7 @@ mod tests {
     fn a_probe_has_no_token_no_privilege_and_no_place_on_the_reserved_node() {
         let names = Names::new("tare", "run").trial(0);
         let pod = probe(&names, &KubernetesSettings::default(), "probe-1");
+        let pod = serde_json::to_value(pod).unwrap();
         assert_eq!(pod["metadata"]["namespace"], names.agents());
         let spec = &pod["spec"];
         assert_eq!(spec["automountServiceAccountToken"], false);

@@ -6,7 +6,10 @@ pub(crate) mod names;
 pub(crate) mod node;
 mod pod;
 mod pod_failure;
+pub(crate) mod pod_parts;
+pub(crate) mod read;
 pub(crate) mod timestamp;
 
 pub(crate) use node::Node;
-pub(crate) use pod::{Container, Pod};
+pub(crate) use pod::Pod;
+pub(crate) use read::{Metadata, Object, parts};

@@ -1,6 +1,11 @@
 //! Names and labels of all objects that a run creates.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Labels or annotations of an object.
+pub(crate) type Labels = BTreeMap<String, String>;
 
 /// Label of all objects of a run.
 pub(crate) const RUN: &str = "tare.run/id";
@@ -27,9 +32,28 @@ pub(crate) const PORT: u16 = 8080;
 /// Name of tare's container in each pod.
 pub(crate) const CONTAINER: &str = "tare";
 
-/// The name of an object.
+/// The name of a manifest.
 pub(crate) fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// Whether labels or annotations have all wanted ones.
+pub(crate) fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
+    wanted
+        .iter()
+        .all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// Labels of an object of a run.
+pub(crate) fn run_labels(run: &str) -> Labels {
+    with(Labels::new(), &[(MANAGED, "tare"), (RUN, run)])
+}
+
+/// These labels and more.
+pub(crate) fn with(mut labels: Labels, more: &[(&str, &str)]) -> Labels {
+    let more = more.iter();
+    labels.extend(more.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+    labels
 }
 
 /// Names of a run.
@@ -61,6 +85,11 @@ impl Names {
     /// The run's own namespace, which holds its ledger.
     pub(crate) fn namespace(&self) -> String {
         format!("{}-{}", self.prefix, self.run)
+    }
+
+    /// Label selector of the objects of all trials.
+    pub(crate) fn trials_selector(&self) -> String {
+        format!("{RUN}={},{TRIAL}", self.run)
     }
 
     pub(crate) fn trial(&self, index: u32) -> TrialNames {
@@ -101,8 +130,8 @@ impl TrialNames {
         format!("{}-agents", self.base)
     }
 
-    pub(crate) fn labels(&self) -> Value {
-        json!({MANAGED: "tare", RUN: self.run, TRIAL: self.trial})
+    pub(crate) fn labels(&self) -> Labels {
+        with(run_labels(&self.run), &[(TRIAL, &self.trial)])
     }
 
     /// Label selector of all objects of the trial.

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 use tare_plan::mesh::Platform;
 use tare_plan::{GeneratorNode, KubernetesSettings, Quantity};
 use tare_stats::rng::Rng;
 
-use super::manifests::OS;
-use super::names::{GENERATOR, name_of};
+use super::Object;
+use super::names::{GENERATOR, has_labels};
+use super::pod_parts::OS;
 use crate::api::kinds::NODE;
-use crate::api::{ApiClient, ApiError};
+use crate::api::{self, ApiClient, ApiError};
 use tare_run::environment::EnvironmentError;
 
 /// Stream of random numbers for the choice of a node, separate from all other uses of the plan's
@@ -18,7 +20,7 @@ use tare_run::environment::EnvironmentError;
 const SEED_STREAM: u64 = 0x6e6f_6465;
 
 /// A node that accepts pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) name: String,
     /// Boot id of its machine; several nodes may share one machine and its cores.
@@ -35,6 +37,8 @@ pub(crate) struct Node {
     pub(crate) platform: Option<&'static Platform>,
     /// Ranges of the addresses of its pods.
     pub(crate) pod_ranges: Vec<String>,
+    /// What all its pods together may request, as quantities; empty if unknown.
+    pub(crate) allocatable: BTreeMap<String, String>,
 }
 
 /// Returns the nodes that a plan may use: Linux, ready, schedulable, with the plan's labels, and without taints that
@@ -43,77 +47,78 @@ pub(crate) async fn usable(
     api: &ApiClient,
     settings: &KubernetesSettings,
 ) -> Result<Vec<Node>, ApiError> {
-    let mut nodes = Vec::new();
-    for node in api.list(NODE, None, "").await? {
-        if is_usable(&node, settings) {
-            nodes.push(read(&node, settings));
-        }
-    }
+    let nodes: Vec<v1::Node> = api.list(NODE, None, "").await?;
+    let usable = nodes.iter().filter(|node| is_usable(node, settings));
+    let mut nodes: Vec<Node> = usable.map(|node| read(node, settings)).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(nodes)
 }
 
-fn is_usable(node: &Value, settings: &KubernetesSettings) -> bool {
-    let conditions = node["status"]["conditions"].as_array();
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .any(|c| c["type"] == "Ready" && c["status"] == "True");
-    let word = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
-    let tolerated = |t: &Value| {
-        let (key, value, effect) = (word(t, "key"), word(t, "value"), word(t, "effect"));
+fn is_usable(node: &v1::Node, settings: &KubernetesSettings) -> bool {
+    let status = node.status.as_ref();
+    let conditions = status.and_then(|s| s.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let ready = conditions.any(|c| c.type_ == "Ready" && c.status == "True");
+    let tolerated = |t: &v1::Taint| {
+        let value = t.value.as_deref().unwrap_or_default();
         let mut tolerations = settings.pod.tolerations.iter();
-        tolerations.any(|toleration| toleration.tolerates(&key, &value, &effect))
+        tolerations.any(|toleration| toleration.tolerates(&t.key, value, &t.effect))
     };
-    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    let closed = node["spec"]["unschedulable"] == true
-        || taints
-            .any(|t| t["key"] != GENERATOR && t["effect"] != "PreferNoSchedule" && !tolerated(t));
-    let labels = &node["metadata"]["labels"];
-    let linux = labels[OS].is_null() || labels[OS] == "linux";
-    ready && !closed && linux && has_labels(labels, &settings.node_labels)
+    let is_open =
+        |t: &v1::Taint| t.key == GENERATOR || t.effect == "PreferNoSchedule" || tolerated(t);
+    let spec = node.spec.as_ref();
+    let unschedulable = spec.and_then(|s| s.unschedulable).unwrap_or_default();
+    let closed = unschedulable || !taints(node).iter().all(is_open);
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    let linux = labels.get(OS).is_none_or(|os| os == "linux");
+    ready && !closed && linux && has_labels(&labels, &settings.node_labels)
 }
 
-fn has_labels(labels: &Value, wanted: &BTreeMap<String, String>) -> bool {
-    let mut wanted = wanted.iter();
-    wanted.all(|(k, v)| labels[k.as_str()] == v.as_str())
+fn taints(node: &v1::Node) -> Vec<v1::Taint> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone());
+    taints.unwrap_or_default()
 }
 
-pub(crate) fn read(node: &Value, settings: &KubernetesSettings) -> Node {
-    let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).unwrap_or("");
-    let quantity = |pointer: &str| Quantity::read(text(pointer)).unwrap_or(0.0);
-    let name = text("/metadata/name").to_owned();
-    let machine = match text("/status/nodeInfo/bootID") {
+pub(crate) fn read(node: &v1::Node, settings: &KubernetesSettings) -> Node {
+    let status = node.status.clone().unwrap_or_default();
+    let capacity = status.capacity.unwrap_or_default();
+    let quantity = |name: &str| {
+        let quantity = capacity.get(name);
+        quantity.and_then(|q| Quantity::read(&q.0)).unwrap_or(0.0)
+    };
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    let name = node.metadata.name.clone().unwrap_or_default();
+    let info = status.node_info.unwrap_or_default();
+    let machine = match info.boot_id.as_str() {
         "" => name.clone(),
         id => id.to_owned(),
     };
+    let allocatable = status.allocatable.unwrap_or_default().into_iter();
     Node {
         machine,
-        cores: quantity("/status/capacity/cpu") as u32,
-        memory_bytes: quantity("/status/capacity/memory") as u64,
-        architecture: text("/status/nodeInfo/architecture").to_owned(),
-        is_for_generators: has_labels(&node["metadata"]["labels"], &settings.generator_node_labels),
+        cores: quantity("cpu") as u32,
+        memory_bytes: quantity("memory") as u64,
+        is_for_generators: has_labels(&labels, &settings.generator_node_labels),
         software: format!(
             "{} {}, {}, kubelet {}",
-            text("/status/nodeInfo/osImage"),
-            text("/status/nodeInfo/kernelVersion"),
-            text("/status/nodeInfo/containerRuntimeVersion"),
-            text("/status/nodeInfo/kubeletVersion")
+            info.os_image,
+            info.kernel_version,
+            info.container_runtime_version,
+            info.kubelet_version
         ),
-        platform: Platform::of_node(node),
+        platform: Platform::of_node(&json!({"metadata": {"name": name, "labels": labels},
+            "status": {"nodeInfo": info}})),
+        architecture: info.architecture,
         pod_ranges: pod_ranges(node),
+        allocatable: allocatable.map(|(name, q)| (name, q.0)).collect(),
         name,
     }
 }
 
-fn pod_ranges(node: &Value) -> Vec<String> {
-    let spec = &node["spec"];
-    let all = spec["podCIDRs"].as_array().into_iter().flatten();
-    let mut ranges: Vec<String> = all.filter_map(|r| r.as_str().map(str::to_owned)).collect();
-    if ranges.is_empty() {
-        ranges.extend(spec["podCIDR"].as_str().map(str::to_owned));
-    }
-    ranges
+fn pod_ranges(node: &v1::Node) -> Vec<String> {
+    let spec = node.spec.clone().unwrap_or_default();
+    let ranges = spec.pod_cidrs.filter(|ranges| !ranges.is_empty());
+    ranges.unwrap_or_else(|| spec.pod_cidr.into_iter().collect())
 }
 
 /// Totals of the machines of some nodes; nodes of one machine count once.
@@ -165,8 +170,9 @@ pub(crate) fn choose<'a>(
 
 /// Removes the taint and the label of `run` from all nodes.
 pub(crate) async fn release(api: &ApiClient, run: &str) -> Result<(), ApiError> {
-    for node in api.list(NODE, None, &format!("{GENERATOR}={run}")).await? {
-        reserve(api, name_of(&node), None).await?;
+    let selector = format!("{GENERATOR}={run}");
+    for node in api.list::<Object>(NODE, None, &selector).await? {
+        reserve(api, node.name(), None).await?;
     }
     Ok(())
 }
@@ -177,33 +183,33 @@ pub(crate) async fn reserve(
     name: &str,
     run: Option<&str>,
 ) -> Result<(), ApiError> {
-    let node = api.get(NODE, "", name).await?;
+    let node: Value = api.get(NODE, "", name).await?;
     let patch = reservation_patch(&node, run);
-    api.merge(NODE, name, &patch).await.map(drop)
+    api.merge(NODE, name, &patch).await
 }
 
 /// Returns the patch that sets or removes the reservation. It replaces the whole list of taints, so
-/// it contains the version that was read: a change by another client in between is a conflict.
+/// it contains the version that was read: a change by another client in between is a conflict. The taints of others keep
+/// fields that tare does not know, so they have no type here.
 fn reservation_patch(node: &Value, run: Option<&str>) -> Value {
-    let taints = node["spec"]["taints"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let mut taints: Vec<Value> = taints
-        .into_iter()
-        .filter(|t| t["key"] != GENERATOR)
-        .collect();
-    if let Some(run) = run {
-        taints.push(json!({"key": GENERATOR, "value": run, "effect": "NoSchedule"}));
-    }
-    let taints = if taints.is_empty() {
-        Value::Null
-    } else {
-        taints.into()
-    };
+    let taints = node["spec"]["taints"].as_array().cloned();
+    let mut taints = taints.unwrap_or_default();
+    taints.retain(|t| t["key"] != GENERATOR);
+    taints.extend(run.map(|run| api::json(&reservation(run))));
+    let taints = Some(taints).filter(|taints| !taints.is_empty());
     json!({"metadata": {"resourceVersion": node["metadata"]["resourceVersion"],
             "labels": {GENERATOR: run}},
         "spec": {"taints": taints}})
+}
+
+/// The taint of a node that is reserved for the generators of a run.
+pub(crate) fn reservation(run: &str) -> v1::Taint {
+    v1::Taint {
+        key: GENERATOR.to_owned(),
+        value: Some(run.to_owned()),
+        effect: "NoSchedule".to_owned(),
+        ..v1::Taint::default()
+    }
 }
 
 #[cfg(test)]
@@ -216,12 +222,9 @@ mod tests {
             name: name.into(),
             machine: "one".into(),
             cores: 2,
-            architecture: String::new(),
             is_for_generators: name != "c",
             memory_bytes: 4,
-            software: String::new(),
-            platform: None,
-            pod_ranges: Vec::new(),
+            ..Node::default()
         }
     }
 
@@ -258,12 +261,16 @@ mod tests {
     #[test]
     fn only_the_taint_of_the_run_is_added_and_removed() {
         let other = json!({"key": "gpu", "effect": "NoSchedule"});
-        let before = json!({"metadata": {"resourceVersion": "5"}, "spec": {"taints": [other]}});
+        let newer = json!({"key": "new", "effect": "NoExecute", "fieldOfALaterVersion": {"a": 1}});
+        let before =
+            json!({"metadata": {"resourceVersion": "5"}, "spec": {"taints": [other, newer]}});
         let on = reservation_patch(&before, Some("r"));
-        assert_eq!(on["spec"]["taints"].as_array().unwrap().len(), 2);
+        assert_eq!(on["metadata"]["resourceVersion"], "5");
+        let own = json!({"key": GENERATOR, "value": "r", "effect": "NoSchedule"});
+        assert_eq!(on["spec"]["taints"], json!([other, newer, own]));
         assert_eq!(on["metadata"]["labels"][GENERATOR], "r");
         let off = reservation_patch(&on, None);
-        assert_eq!(off["spec"]["taints"], json!([other]));
+        assert_eq!(off["spec"]["taints"], json!([other, newer]));
         assert!(off["metadata"]["labels"][GENERATOR].is_null());
         let bare = reservation_patch(&json!({"metadata": {}, "spec": {}}), None);
         assert!(
@@ -279,20 +286,23 @@ mod tests {
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         };
         let mut settings = KubernetesSettings::default();
-        assert!(is_usable(&node(json!({})), &settings));
-        assert!(!is_usable(&node(json!({"unschedulable": true})), &settings));
+        let is_usable = |node: Value, settings: &KubernetesSettings| {
+            is_usable(&serde_json::from_value(node).unwrap(), settings)
+        };
+        assert!(is_usable(node(json!({})), &settings));
+        assert!(!is_usable(node(json!({"unschedulable": true})), &settings));
         let mut windows = node(json!({}));
         windows["metadata"]["labels"][OS] = "windows".into();
-        assert!(!is_usable(&windows, &settings));
+        assert!(!is_usable(windows, &settings));
         let ours = json!({"taints": [{"key": GENERATOR, "effect": "NoSchedule"}]});
-        assert!(is_usable(&node(ours), &settings));
+        assert!(is_usable(node(ours), &settings));
         let taint = json!({"key": "dedicated", "value": "load", "effect": "NoSchedule"});
         let tainted = node(json!({"taints": [taint]}));
-        assert!(!is_usable(&tainted, &settings));
+        assert!(!is_usable(tainted.clone(), &settings));
         let toleration = json!({"key": "dedicated", "operator": "Exists"});
         settings.pod.tolerations = vec![serde_json::from_value(toleration).unwrap()];
-        assert!(is_usable(&tainted, &settings));
+        assert!(is_usable(tainted, &settings));
         settings.node_labels = BTreeMap::from([("zone".to_owned(), "b".to_owned())]);
-        assert!(!is_usable(&node(json!({})), &settings));
+        assert!(!is_usable(node(json!({})), &settings));
     }
 }

@@ -1,6 +1,6 @@
 //! Pods of the user's application that will not become ready.
 
-use super::pod::{Container, Pod};
+use super::pod::{ContainerStatus, Pod};
 
 /// Reasons of containers that wait and will not start by themselves.
 ///
@@ -20,26 +20,24 @@ const KEEPS_ENDING: &str = "CrashLoopBackOff";
 /// that it needs have started.
 const RESTARTS_MAX: u64 = 2;
 
-impl<'a> Pod<'a> {
+impl Pod {
     /// Returns the first of its own containers that will not start or keeps ending, with the reason; any container whose
     /// image is missing; or of a failed pod the reason alone.
-    pub(crate) fn failure(self) -> Option<(Option<&'a str>, String)> {
+    pub(crate) fn failure(&self) -> Option<(Option<&str>, String)> {
         if self.phase() == "Failed" {
             return Some((None, self.not_ready_reason()));
         }
-        let init = self.array("/status/initContainerStatuses");
-        let mut all = init.chain(self.array("/status/containerStatuses"));
-        all.find_map(|status| {
-            let container = Container { status };
+        let init = self.status.init_container_statuses.iter();
+        let mut all = init.chain(&self.status.container_statuses);
+        all.find_map(|container| {
             let name = container.name();
-            let waiting = &status["state"]["waiting"];
-            let reason = waiting["reason"].as_str()?;
+            let waiting = container.state.waiting.as_ref()?;
+            let reason = waiting.reason.as_deref()?;
             if !self.is_own(name) && !reason.contains("Image") {
                 return None;
             }
             let found = if WILL_NOT_START.contains(&reason) {
-                let message = waiting["message"].as_str().unwrap_or_default();
-                format!("{name}: {reason} {message}")
+                format!("{name}: {reason} {}", waiting.message)
             } else if reason == KEEPS_ENDING && container.restarts() >= RESTARTS_MAX {
                 let ended = container.ended();
                 let ended = ended.map_or_else(String::new, |(reason, code)| {
@@ -54,11 +52,11 @@ impl<'a> Pod<'a> {
     }
 
     /// The first of its own containers that is not ready.
-    pub(crate) fn unready(self) -> Option<&'a str> {
-        let statuses = self.array("/status/containerStatuses");
+    pub(crate) fn unready(&self) -> Option<&str> {
+        let statuses = self.status.container_statuses.iter();
         let mut names = statuses
-            .filter(|s| s["ready"] != true)
-            .filter_map(|s| s["name"].as_str());
+            .filter(|s| !s.is_ready())
+            .map(ContainerStatus::name);
         names.find(|name| self.is_own(name))
     }
 }
@@ -72,7 +70,8 @@ mod tests {
     fn failure(statuses: Value) -> Option<String> {
         let pod = json!({"metadata": {"annotations": {OWN_CONTAINERS: "web"}},
             "status": {"phase": "Pending", "containerStatuses": statuses}});
-        Pod(&pod).failure().map(|(_, found)| found)
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        pod.failure().map(|(_, found)| found)
     }
 
     fn waits(name: &str, reason: &str, restarts: u64) -> Value {

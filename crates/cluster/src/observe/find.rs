@@ -49,10 +49,9 @@ pub(super) async fn find(
     let mut found = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for (part, namespace, selector) in selectors(&options.parts) {
-        for pod in api.list(POD, namespace, selector).await? {
-            let pod = Pod(&pod);
+        for pod in api.list::<Pod>(POD, namespace, selector).await? {
             if seen.insert(pod.key()) {
-                add(&mut found, pod, |_| part);
+                add(&mut found, &pod, |_| part);
             }
         }
     }
@@ -70,13 +69,12 @@ pub(super) async fn find(
             .collect(),
     };
     for namespace in namespaces {
-        for pod in api.list(POD, namespace, "").await? {
-            let pod = Pod(&pod);
+        for pod in api.list::<Pod>(POD, namespace, "").await? {
             let containers = pod.containers();
             let proxies = containers.iter().filter(|c| sidecars.contains(c.name()));
             let (proxies, all) = (proxies.count(), containers.len());
             if proxies > 0 && seen.insert(pod.key()) {
-                add(&mut found, pod, |name| match sidecars.contains(name) {
+                add(&mut found, &pod, |name| match sidecars.contains(name) {
                     true if proxies == all => Part::Gateways,
                     true => Part::Sidecars,
                     false => Part::Applications,
@@ -107,7 +105,7 @@ fn selectors(parts: &[MeshParts]) -> Vec<(Part, Option<&str>, &str)> {
 
 fn add(
     found: &mut BTreeMap<ContainerKey, ObservedContainer>,
-    pod: Pod<'_>,
+    pod: &Pod,
     part_of: impl Fn(&str) -> Part,
 ) {
     if pod.phase() != "Running" {

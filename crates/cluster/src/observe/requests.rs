@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::json;
 use tare_plan::KubernetesSettings;
 use tare_plan::mesh::ProofSource;
 use tare_records::observation::{Part, Requests};
@@ -16,7 +15,7 @@ use crate::api::kinds::NAMESPACE;
 use crate::api::{ApiClient, ApiError};
 use crate::ledger::delete_namespaces;
 use crate::objects::manifests;
-use crate::objects::names::{MANAGED, Names, OBSERVATION, RUN};
+use crate::objects::names::{Names, OBSERVATION, RUN, run_labels, with};
 use crate::sampling::readings::ContainerKey;
 use crate::trial::probe;
 use crate::trial::probe::Prober;
@@ -74,7 +73,7 @@ impl<'a> Counters<'a> {
             notes: Vec::new(),
         };
         // `tare clean` finds an interrupted observation by this namespace.
-        let own = json!({MANAGED: "tare", RUN: counters.names.run, OBSERVATION: "true"});
+        let own = with(run_labels(&counters.names.run), &[(OBSERVATION, "true")]);
         let own = manifests::namespace(&counters.names.namespace(), own, None, false);
         let labels = manifests::namespace_labels(&of_probes, settings);
         let probes = manifests::namespace(&of_probes.agents(), labels, None, false);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tare_plan::{KubernetesSettings, SamplingSource};
 use tare_records::trial::EventKind;
 use tare_records::worker::AgentSpec;
@@ -14,7 +13,7 @@ use super::kubelet::{self, KubeletSampling};
 use super::merge::{MergedSamples, NodePart, divide, merge};
 use super::pprof::{self, PprofStacks, Timing};
 use crate::api::kinds::{CONFIG_MAP, POD};
-use crate::api::{ApiClient, ApiError};
+use crate::api::{self, ApiClient, ApiError};
 use crate::objects::names::{ROLE, TrialNames};
 use crate::objects::{Node, Pod, manifests};
 use crate::trial::{Deployment, Events, PodLog};
@@ -180,19 +179,14 @@ async fn create(
         .collect();
     let object = manifests::config_map(names, &names.agents(), name, &files);
     api.apply(CONFIG_MAP, &object).await?;
-    let pods = parts
-        .iter()
-        .enumerate()
-        .map(|(i, p)| {
-            let pod = format!("{name}-{i}");
-            let spec = (name, file(i));
-            let stacks = p.spec.stack_period_ns.is_some();
-            let object = manifests::agent(names, settings, &p.node, &pod, spec, stacks);
-            (POD, object)
-        })
-        .collect();
-    match api.apply_all(pods).await {
-        Ok(pods) => Ok(Ok(pods.iter().map(|p| Pod(p).name().to_owned()).collect())),
+    let pods: Vec<String> = (0..parts.len()).map(|i| format!("{name}-{i}")).collect();
+    let objects = parts.iter().zip(&pods).enumerate().map(|(i, (p, pod))| {
+        let stacks = p.spec.stack_period_ns.is_some();
+        let agent = manifests::agent(names, settings, &p.node, pod, (name, file(i)), stacks);
+        (POD, api::json(&agent))
+    });
+    match api.apply_all(objects.collect()).await {
+        Ok(()) => Ok(Ok(pods)),
         // Admission rejects the privileges or the host paths of the pod.
         Err(error) if matches!(error.status, Some(400 | 403 | 422)) => {
             Ok(Err(format!("the cluster rejects agents ({})", error.found)))
@@ -218,10 +212,10 @@ async fn wait_running(
     let mut reason = "reason unknown".to_owned();
     loop {
         // If the API server does not respond, the agents may run nevertheless.
-        if let Ok(mut pods) = api.list(POD, Some(&names.agents()), &selector).await {
-            pods.retain(|p| created.iter().any(|name| Pod(p).name() == name));
-            let started = |p: &&Value| {
-                let containers = Pod(p).containers();
+        if let Ok(mut pods) = api.list::<Pod>(POD, Some(&names.agents()), &selector).await {
+            pods.retain(|p| created.iter().any(|name| p.name() == name));
+            let started = |p: &&Pod| {
+                let containers = p.containers();
                 let mut containers = containers.iter();
                 containers.any(|c| c.id().is_some() || c.ended().is_some())
             };
@@ -231,7 +225,7 @@ async fn wait_running(
                 return Ok(());
             }
             if let Some(pod) = pods.iter().find(|p| !started(p)) {
-                reason = Pod(pod).not_ready_reason();
+                reason = pod.not_ready_reason();
             }
         }
         if Instant::now() > until {

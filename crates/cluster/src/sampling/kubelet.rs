@@ -44,9 +44,9 @@ async fn container_keys(
     api: &ApiClient,
     spec: &AgentSpec,
 ) -> Result<Vec<Option<ContainerKey>>, ApiError> {
-    let pods = api.list(POD, None, "").await?;
+    let pods: Vec<Pod> = api.list(POD, None, "").await?;
     let mut by_id: BTreeMap<&str, ContainerKey> = BTreeMap::new();
-    for pod in pods.iter().map(Pod) {
+    for pod in &pods {
         for container in pod.containers() {
             let key = || {
                 let names = [pod.namespace(), pod.name(), container.name()];
@@ -360,7 +360,8 @@ mod tests {
             stream.line(&line).unwrap();
         }
         let (records, _) = stream.finish();
-        let resources = tare_analysis::resources::summarise(&sampling.spec, &records, 4).unwrap();
+        let resources =
+            tare_analysis::resources::summarise(&sampling.spec, &records, 4, &[]).unwrap();
         let age = resources.kubelet_age_ns_max.unwrap();
         let share = age as f64 / resources.window_ns as f64;
         (resources, share)

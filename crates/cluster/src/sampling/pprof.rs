@@ -56,7 +56,7 @@ pub(crate) async fn fetch(
     let mut of_pods = Vec::new();
     for endpoint in endpoints {
         match api
-            .list(POD, Some(&endpoint.namespace), &endpoint.selector)
+            .list::<Pod>(POD, Some(&endpoint.namespace), &endpoint.selector)
             .await
         {
             Ok(pods) => of_pods.extend(pods.into_iter().map(|pod| (endpoint, pod))),
@@ -66,7 +66,6 @@ pub(crate) async fn fetch(
         }
     }
     let profiles = of_pods.iter().map(|(endpoint, pod)| {
-        let pod = Pod(pod);
         let dir = &dir;
         async move { (pod.title(), of_pod(api, endpoint, pod, timing, dir).await) }
     });
@@ -87,7 +86,7 @@ pub(crate) async fn fetch(
 async fn of_pod(
     api: &ApiClient,
     endpoint: &PprofEndpoint,
-    pod: Pod<'_>,
+    pod: &Pod,
     timing: Timing,
     dir: &Path,
 ) -> Result<Vec<(Vec<Frame>, u64)>, String> {

@@ -116,9 +116,9 @@ async fn error(
     result: &ProbeResult,
 ) -> EnvironmentError {
     let front = deployment.fronts.get(&asked.service);
-    let mut pods = deployment.pods.iter().map(Pod);
+    let mut pods = deployment.pods.iter();
     let pod = pods.find(|pod| {
-        pod.namespace() == asked.namespace && front.is_some_and(|front| front.has(*pod))
+        pod.namespace() == asked.namespace && front.is_some_and(|front| front.has(pod))
     });
     let own = pod.and_then(|pod| {
         let all = pod.containers();

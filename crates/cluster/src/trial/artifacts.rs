@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use tare_analysis::proxy_config::settings_of;
+use tare_plan::mesh::MeshKubernetes;
 use tare_records::layout;
 use tare_records::probe::{ProbeRequest, ProbeResult};
 use tare_records::record::ProxySettings;
@@ -13,10 +15,8 @@ use tare_records::record::ProxySettings;
 use super::deployment::Deployment;
 use super::probe;
 use super::prove::STATISTICS_WITHIN;
-use crate::api::kinds::CONFIG_MAP;
+use crate::api::kinds::{CONFIG_MAP, POD};
 use crate::api::{ApiClient, ApiError};
-use crate::mesh;
-use crate::objects::Pod;
 use tare_run::environment::EnvironmentError;
 
 /// Maximum size of the saved metrics of a sidecar.
@@ -27,7 +27,7 @@ const METRICS_BYTES_MAX: usize = 1 << 20;
 pub(super) fn metrics_request(deployment: &Deployment) -> Option<ProbeRequest> {
     deployment.sidecar()?;
     let source = deployment.section()?.proof.as_ref()?;
-    let address = Pod(deployment.pods.first()?).address(source.port)?;
+    let address = deployment.pods.first()?.address(source.port)?;
     let (host, path) = (address.clone(), &source.path);
     let request = probe::get(address, host, path, STATISTICS_WITHIN, METRICS_BYTES_MAX);
     Some(request)
@@ -40,7 +40,7 @@ pub(super) async fn save(
     metrics: Option<ProbeResult>,
 ) -> Result<(), EnvironmentError> {
     let mut images: BTreeMap<String, String> = BTreeMap::new();
-    for pod in deployment.pods.iter().map(Pod) {
+    for pod in &deployment.pods {
         for container in pod.containers() {
             let name = format!("{}/{}", pod.title(), container.name());
             images.insert(name, container.image());
@@ -55,10 +55,18 @@ pub(super) async fn save(
         cluster["application"] = json!({"digest": application.digest,
             "objects": application.titles(), "changes": changes});
     }
-    let first = deployment.pods.first().map(Pod);
+    let first = deployment.pods.first();
     if let (Some(pod), Some(sidecar)) = (first, deployment.sidecar()) {
-        let container = pod.container(sidecar).cloned().unwrap_or_default();
-        cluster["sidecar"] = json!(settings_of("sidecar", &container));
+        // All settings of the container that the mesh injected are saved, but `Pod` has a few fields only. A pod that was
+        // replaced meanwhile has none to save.
+        let pod = match api.get(POD, pod.namespace(), pod.name()).await {
+            Err(error) if error.is_not_found() => Value::Null,
+            pod => pod?,
+        };
+        let all = ["containers", "initContainers"].map(|list| pod["spec"][list].as_array());
+        let mut all = all.into_iter().flatten().flatten();
+        let container = all.find(|c| c["name"] == sidecar).cloned();
+        cluster["sidecar"] = json!(settings_of("sidecar", &container.unwrap_or_default()));
     }
     if let Some(Ok(answer)) = metrics
         && (200..300).contains(&answer.status)
@@ -84,10 +92,11 @@ async fn control_plane(
     deployment: &Deployment,
 ) -> Result<BTreeMap<String, BTreeMap<String, ProxySettings>>, ApiError> {
     let mut saved = BTreeMap::new();
-    let namespaces = deployment.section().map(mesh::namespaces);
+    let namespaces = deployment.section().map(MeshKubernetes::namespace_names);
     for namespace in namespaces.into_iter().flatten() {
-        for map in api.list(CONFIG_MAP, Some(&namespace), "").await? {
-            let name = map["metadata"]["name"].as_str().unwrap_or_default();
+        let maps: Vec<ConfigMap> = api.list(CONFIG_MAP, Some(&namespace), "").await?;
+        for map in maps {
+            let name = map.metadata.name.as_deref().unwrap_or_default();
             saved.insert(format!("{namespace}/{name}"), config_map(&map));
         }
     }
@@ -96,14 +105,11 @@ async fn control_plane(
 
 /// Returns the settings to save from a ConfigMap. Of a text that is not YAML, only the hash is
 /// saved.
-fn config_map(map: &Value) -> BTreeMap<String, ProxySettings> {
-    let data = map["data"].as_object();
-    let texts = data.into_iter().flatten().map(|(key, text)| {
-        let yaml = serde_saphyr::from_str(text.as_str().unwrap_or_default());
-        (
-            key.clone(),
-            settings_of(key, &yaml.unwrap_or_else(|_| text.clone())),
-        )
+fn config_map(map: &ConfigMap) -> BTreeMap<String, ProxySettings> {
+    let texts = map.data.iter().flatten().map(|(key, text)| {
+        let yaml = serde_saphyr::from_str(text);
+        let yaml = yaml.unwrap_or_else(|_| text.as_str().into());
+        (key.clone(), settings_of(key, &yaml))
     });
     texts.collect()
 }
@@ -123,12 +129,13 @@ mod tests {
     fn only_known_settings_of_a_config_map_are_saved() {
         let map = json!({"data": {"mesh": "enableAutoMtls: true\nproxy: http://u:hush@p\n",
             "broken": "{{ hush", "key": "-----BEGIN EC PRIVATE KEY-----\nhush"}});
-        let kept = config_map(&map);
+        let config_map = |map| config_map(&serde_json::from_value(map).unwrap());
+        let kept = config_map(map);
         assert_eq!(kept["mesh"].settings["enableAutoMtls"]["true"], 1);
         let names: Vec<&str> = kept.keys().map(String::as_str).collect();
         assert_eq!(names, ["broken", "key", "mesh"]);
         assert!(!format!("{kept:?}").contains("hush"), "{kept:?}");
         let other = json!({"data": {"broken": "{{ hush 2"}});
-        assert_ne!(config_map(&other)["broken"].sha256, kept["broken"].sha256);
+        assert_ne!(config_map(other)["broken"].sha256, kept["broken"].sha256);
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
 use tare_plan::mesh::MeshParts;
 use tare_records::trial::EventKind;
 use tare_records::worker::WatchedProcess;
@@ -104,11 +103,11 @@ impl ContainerWatch {
 
 /// Returns the sampled containers by their ids.
 pub(crate) fn running(
-    pods: &[Value],
+    pods: &[Pod],
     watched: &[WatchedProcess],
 ) -> BTreeMap<String, WatchedContainer> {
     let mut of_application = BTreeMap::new();
-    for pod in pods.iter().map(Pod) {
+    for pod in pods {
         for container in pod.containers() {
             let names = (pod.key(), container.name().to_owned());
             of_application.extend(container.id().map(|id| (id.to_owned(), names)));
@@ -185,12 +184,12 @@ impl Checks {
         let Ok(pods) = pods else {
             return false;
         };
-        for pod in pods.iter().map(Pod) {
+        for pod in &pods {
             self.terminations.record(pod);
         }
         for (id, mut found) in ended(&pods, &self.running, &self.terminations) {
             if let Some(container) = self.running.remove(&id) {
-                let mut pods = pods.iter().map(Pod).filter(|_| self.with_output);
+                let mut pods = pods.iter().filter(|_| self.with_output);
                 let pod = pods.find(|p| p.key() == container.pod && p.is_own(&container.container));
                 if let Some(pod) = pod {
                     found += &last_output(&self.api, pod, &container.container).await;
@@ -201,7 +200,7 @@ impl Checks {
         true
     }
 
-    async fn pods(&self) -> Result<Vec<Value>, ApiError> {
+    async fn pods(&self) -> Result<Vec<Pod>, ApiError> {
         let mut all = Vec::new();
         for (namespace, selector) in &self.selectors {
             all.extend(self.api.list(POD, namespace.as_deref(), selector).await?);
@@ -212,13 +211,13 @@ impl Checks {
 
 /// Returns the id of each container that no longer runs, and a message that states how it ended.
 fn ended(
-    pods: &[Value],
+    pods: &[Pod],
     containers: &BTreeMap<String, WatchedContainer>,
     terminations: &PodTerminations,
 ) -> Vec<(String, String)> {
     let mut running = BTreeSet::new();
     let mut ends = BTreeMap::new();
-    for pod in pods.iter().map(Pod) {
+    for pod in pods {
         for container in pod.containers() {
             running.extend(container.id());
             if let Some((reason, code)) = container.ended() {
@@ -228,7 +227,7 @@ fn ended(
             }
         }
     }
-    let exists = |key: &str| pods.iter().any(|p| Pod(p).key() == key);
+    let exists = |key: &str| pods.iter().any(|p| p.key() == key);
     let gone = containers
         .iter()
         .filter(|(id, _)| !running.contains(id.as_str()));
@@ -249,7 +248,7 @@ fn ended(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn containers(ids: &[(&str, &str, &str, &str)]) -> BTreeMap<String, WatchedContainer> {
         let all = ids.iter().map(|(id, name, pod, container)| {
@@ -263,9 +262,10 @@ mod tests {
         all.collect()
     }
 
-    fn pod(name: &str, statuses: Value) -> Value {
-        json!({"metadata": {"namespace": "n", "name": name}, "spec": {"containers": [{"name": "tare"}],
-            "initContainers": [{"name": "istio-proxy", "restartPolicy": "Always"}]}, "status": statuses})
+    fn pod(name: &str, statuses: Value) -> Pod {
+        let pod = json!({"metadata": {"namespace": "n", "name": name}, "spec": {"containers": [{"name": "tare"}],
+            "initContainers": [{"name": "istio-proxy", "restartPolicy": "Always"}]}, "status": statuses});
+        serde_json::from_value(pod).unwrap()
     }
 
     fn runs(container: &str, id: &str) -> Value {
@@ -311,7 +311,7 @@ mod tests {
         let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory",
             "containerStatuses": [{"name": "tare", "state": {"terminated": {"reason": "Error", "exitCode": 137}}}]});
         let api = pod("api-1", evicted);
-        terminations.record(Pod(&api));
+        terminations.record(&api);
         let other = pod("web-2", json!({"containerStatuses": [runs("tare", "x2")]}));
         let found = ended(&[api, other], &known, &terminations);
         let found: Vec<&str> = found.iter().map(|(_, what)| what.as_str()).collect();

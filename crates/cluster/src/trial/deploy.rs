@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 use tare_plan::mesh::Join;
 use tare_plan::trial::TrialSpec;
@@ -12,13 +13,13 @@ use tare_records::worker::{Upstream, WorkloadSpec};
 
 use super::deployment::Deployment;
 use super::pull_secrets;
-use crate::api::ApiClient;
 use crate::api::kinds::{CONFIG_MAP, DEPLOYMENT, Kind, NAMESPACE, SERVICE};
+use crate::api::{ApiClient, json};
 use crate::application::{Front, Instance, Rendered, expected_pods};
 use crate::mesh::apply_manifest;
 use crate::objects::manifests;
-use crate::objects::manifests::PodPlacement;
 use crate::objects::names::PORT;
+use crate::objects::pod_parts::PodPlacement;
 use tare_run::environment::EnvironmentError;
 use tare_run::instances;
 
@@ -53,12 +54,11 @@ pub(crate) async fn create(
     namespaces.push(names.load());
     let labels = || manifests::namespace_labels(&names, inputs.settings);
     let meshed = |name: &String| manifests::namespace(name, labels(), join.as_ref(), false);
-    let mut objects: Vec<(Kind, Value)> =
-        namespaces.iter().map(|n| (NAMESPACE, meshed(n))).collect();
     let agents = manifests::namespace(&names.agents(), labels(), None, true);
-    objects.push((NAMESPACE, agents));
+    let objects = namespaces.iter().map(meshed).chain([agents]);
+    let objects = objects.map(|namespace| (NAMESPACE, json(&namespace)));
+    api.apply_all(objects.collect()).await?;
     namespaces.push(names.agents());
-    api.apply_all(objects).await?;
     pull_secrets::copy(api, inputs.settings, &names.labels(), &namespaces).await?;
     if let Some(join) = &join {
         apply_join_manifests(api, deployment, join).await?;
@@ -74,10 +74,10 @@ pub(crate) async fn create(
             let of_graph = (s.name.as_str(), s.protocol);
             let (settings, join) = (inputs.settings, join.as_ref());
             let service = manifests::service(&names, settings, join, &namespace, of_graph);
-            services.push((SERVICE, service));
+            services.push(service);
         }
     }
-    let addresses = addresses(&api.apply_all(services).await?);
+    let addresses = addresses(&api.applied_all(SERVICE, &services).await?);
     deployment.targets = targets(workload, deployment, &addresses)?;
     deployment.tcp_request_bytes = instances::tcp_request_bytes(workload, &deployment.targets);
     let mut objects = Vec::new();
@@ -124,10 +124,9 @@ async fn create_application(
     }
     let [others, controllers] = phases;
     let applied = inputs.api.apply_all_at(others).await?;
-    let services: Vec<Value> = applied
-        .into_iter()
-        .filter(|o| o["kind"] == "Service")
-        .collect();
+    let services = applied.into_iter().filter(|o| o["kind"] == "Service");
+    let services = services.filter_map(|o| serde_json::from_value(o).ok());
+    let services: Vec<Service> = services.collect();
     deployment.targets = targets(workload, deployment, &addresses(&services))?;
     deployment.tcp_request_bytes = instances::tcp_request_bytes(workload, &deployment.targets);
     for (path, object) in &controllers {
@@ -158,16 +157,18 @@ async fn apply_join_manifests(
 /// Cluster IPs by namespace and service.
 type Addresses = BTreeMap<(String, String), String>;
 
-fn addresses(services: &[Value]) -> Addresses {
-    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-    services
-        .iter()
-        .map(|s| {
-            let metadata = &s["metadata"];
-            let key = (text(&metadata["namespace"]), text(&metadata["name"]));
-            (key, text(&s["spec"]["clusterIP"]))
-        })
-        .collect()
+fn addresses(services: &[Service]) -> Addresses {
+    let of = |service: &Service| {
+        let metadata = &service.metadata;
+        let key = (metadata.namespace.clone()?, metadata.name.clone()?);
+        Some((key, cluster_ip(service)?.to_owned()))
+    };
+    services.iter().filter_map(of).collect()
+}
+
+/// The cluster IP of a service, if it has one.
+pub(super) fn cluster_ip(service: &Service) -> Option<&str> {
+    service.spec.as_ref()?.cluster_ip.as_deref()
 }
 
 /// Returns the address of a service: its cluster IP, so that faults of a name server are not
@@ -264,9 +265,9 @@ fn instance(
             (&namespace, service, &name),
             placement,
         );
-        objects.push((DEPLOYMENT, object));
+        objects.push((DEPLOYMENT, json(&object)));
     }
     let map = manifests::config_map(names, &namespace, "spec", &files);
-    objects.insert(0, (CONFIG_MAP, map));
+    objects.insert(0, (CONFIG_MAP, json(&map)));
     Ok(objects)
 }

@@ -89,7 +89,7 @@ pub struct Deployment {
     /// Containers of tare's own that run beside the application, for the agents that sample the load.
     pub(crate) more_watched: Vec<WatchedProcess>,
     /// Pods of the application when they became ready.
-    pub(crate) pods: Vec<Value>,
+    pub(crate) pods: Vec<Pod>,
     /// Pods of the mesh's waypoints and gateways before the load.
     pub(crate) instance_proxies: instance_proxies::Pods,
     /// Sums of the proxies' counters before the load, by the pod's namespace and name.
@@ -145,7 +145,7 @@ impl Deployment {
     }
 
     /// The service that the load calls and that a pod belongs to.
-    pub(crate) fn front(&self, pod: Pod<'_>) -> Option<&Front> {
+    pub(crate) fn front(&self, pod: &Pod) -> Option<&Front> {
         self.fronts.values().find(|front| front.has(pod))
     }
 
@@ -156,7 +156,7 @@ impl Deployment {
     }
 
     /// The name by which the load calls the service of a pod, with its port.
-    pub(crate) fn authority(&self, pod: Pod<'_>) -> String {
+    pub(crate) fn authority(&self, pod: &Pod) -> String {
         let front = self.fronts.iter().find(|(_, front)| front.has(pod));
         let (name, port) = front.map_or(("", 0), |(name, front)| (name, front.port));
         format!("{name}.{}:{port}", pod.namespace())

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Service;
 use tare_plan::mesh::{CalledService, MeshEntry};
 use tare_records::probe::{ProbeRequest, ProbeResult};
 use tare_records::worker::Upstream;
 
-use super::deploy::Inputs;
+use super::deploy::{Inputs, cluster_ip};
 use super::deployment::Deployment;
 use super::probe;
 use crate::api::kinds::SERVICE;
@@ -71,7 +71,7 @@ async fn address(
     namespace: &str,
 ) -> Result<Result<SocketAddr, String>, ApiError> {
     let name = &entry.service;
-    match api.get(SERVICE, namespace, name).await {
+    match api.get::<Service>(SERVICE, namespace, name).await {
         Ok(service) => Ok(address_of(&service, entry.port)),
         Err(error) if error.is_not_found() => Ok(Err(format!(
             "the Service {name} does not exist; expected the controller of its Gateway to create it: check that the mesh \
@@ -81,16 +81,15 @@ async fn address(
     }
 }
 
-fn address_of(service: &Value, port: u16) -> Result<SocketAddr, String> {
-    let spec = &service["spec"];
-    let ports = spec["ports"].as_array().into_iter().flatten();
-    let ports: Vec<u64> = ports.filter_map(|p| p["port"].as_u64()).collect();
+fn address_of(service: &Service, port: u16) -> Result<SocketAddr, String> {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+    let ports: Vec<i32> = ports.into_iter().flatten().map(|p| p.port).collect();
     if !ports.contains(&port.into()) {
         return Err(format!(
             "the Service has the ports {ports:?}, expected {port}"
         ));
     }
-    let ip = spec["clusterIP"].as_str().unwrap_or_default();
+    let ip = cluster_ip(service).unwrap_or_default();
     let ip: IpAddr = ip
         .parse()
         .map_err(|_| format!("the Service has the cluster IP `{ip}`, expected an address"))?;
@@ -158,8 +157,11 @@ mod tests {
 
     #[test]
     fn an_entry_needs_the_port_and_a_cluster_ip() {
-        let of =
-            |ip: &str| json!({"spec": {"clusterIP": ip, "ports": [{"port": 15021}, {"port": 80}]}});
+        let of = |ip: &str| {
+            let service =
+                json!({"spec": {"clusterIP": ip, "ports": [{"port": 15021}, {"port": 80}]}});
+            serde_json::from_value(service).unwrap()
+        };
         assert_eq!(
             address_of(&of("10.0.0.1"), 80).unwrap().to_string(),
             "10.0.0.1:80"

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
 use tare_analysis::streams::generators::GeneratorStreams;
 use tare_records::layout;
 use tare_records::trial::EventKind;
@@ -25,11 +24,11 @@ const BUFFERED_LINES_MAX: usize = 4096;
 pub(crate) fn read(
     api: &ApiClient,
     deployment: &mut Deployment,
-    pods: &[Value],
+    pods: &[Pod],
     until: Instant,
 ) -> mpsc::Receiver<String> {
     let (log_sender, logs) = mpsc::channel(BUFFERED_LINES_MAX);
-    for (index, pod) in pods.iter().map(Pod).enumerate() {
+    for (index, pod) in pods.iter().enumerate() {
         let log = PodLog {
             index,
             worker: pod.title(),
@@ -47,7 +46,7 @@ pub(crate) fn read(
         delays_ns: vec![None; pods.len()],
         events: deployment.events.clone(),
         terminations: deployment.terminations.clone(),
-        pods: pods.iter().map(|p| Pod(p).key()).collect(),
+        pods: pods.iter().map(Pod::key).collect(),
         config: deployment.dir.join(layout::CONFIG),
     };
     deployment.tasks.spawn(merge.run(logs, sender, until));

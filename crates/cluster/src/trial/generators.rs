@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tare_analysis::proxy_config::{ASKS_AFTER, ASKS_WITHIN};
 use tare_plan::KubernetesSettings;
 use tare_plan::load::{LoadSpec, Shard};
@@ -26,6 +25,8 @@ const DELAY_FIRST_MAX: Duration = Duration::from_secs(30);
 const DELAY_MAX: Duration = Duration::from_secs(120);
 /// Time that a running pod needs to resolve names and open its connections.
 const CONNECTING: Duration = Duration::from_secs(2);
+/// From the last running pod to the load.
+const AFTER_START: Duration = Duration::from_secs(3);
 /// Maximum number of jobs that are created before the trial fails to start.
 const ATTEMPTS_MAX: u32 = 3;
 const POLL: Duration = Duration::from_millis(200);
@@ -37,16 +38,34 @@ const LAST_RECORDS_WITHIN: Duration = Duration::from_secs(8);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartDelay(Duration);
 
+impl Default for StartDelay {
+    fn default() -> Self {
+        Self(DELAY_FIRST_MAX)
+    }
+}
+
 impl StartDelay {
     /// The delay of the first trial, from the time that its application took to be ready.
     pub(crate) fn first(ready_after: Duration) -> Self {
-        let needed = ready_after + CONNECTING + Duration::from_secs(1);
+        let needed = ready_after + AFTER_START;
         Self(needed.clamp(DELAY_MIN, DELAY_FIRST_MAX))
     }
 
+    /// What generators need that are started one after the other.
+    pub(crate) fn of_all(self, count: u32) -> Duration {
+        self.0 * count
+    }
+
     fn adapt(&mut self, pods_took: Duration) {
-        let needed = pods_took.mul_f64(1.5) + CONNECTING + Duration::from_secs(1);
+        let needed = pods_took.mul_f64(1.5) + AFTER_START;
         self.0 = needed.clamp(DELAY_MIN, DELAY_MAX);
+    }
+
+    /// Adapts the delay for the slowest of several generators.
+    fn adapt_upwards(&mut self, pods_took: Duration) {
+        let before = self.0;
+        self.adapt(pods_took);
+        self.0 = self.0.max(before);
     }
 
     fn double(&mut self) {
@@ -64,7 +83,8 @@ fn duration(spec: &LoadSpec, with_proxy_config: bool) -> Duration {
     }
 }
 
-/// Creates the job, waits until all of its pods run, and starts to read their records.
+/// Creates the job, waits until all of its pods run, and starts to read their records. If the specification has no instant
+/// for the start of the load, it follows from the delay, and pods that are late are created again.
 pub(crate) async fn start(
     api: &ApiClient,
     settings: &KubernetesSettings,
@@ -81,9 +101,15 @@ pub(crate) async fn start(
             .await?;
     }
     let proxy_config = deployment.proxy_config();
-    for attempt in 0..ATTEMPTS_MAX {
+    // Others begin at a given instant as well, and do not wait.
+    let attempts = match spec.start_unix_ns {
+        Some(_) => 1,
+        None => ATTEMPTS_MAX,
+    };
+    for attempt in 0..attempts {
         let begin = Instant::now();
-        let start_unix_ns = unix_ns() + delay.0.as_nanos() as u64;
+        let soon_unix_ns = unix_ns() + delay.0.as_nanos() as u64;
+        let start_unix_ns = spec.start_unix_ns.unwrap_or(soon_unix_ns);
         let shared = LoadSpec {
             shard: Shard {
                 index: 0,
@@ -97,10 +123,13 @@ pub(crate) async fn start(
         create(api, settings, deployment, &job, &shared).await?;
         let pods = wait_running(api, settings, &deployment.names, &job).await?;
         let took = begin.elapsed();
-        delay.adapt(took);
+        match spec.start_unix_ns {
+            Some(_) => delay.adapt_upwards(took),
+            None => delay.adapt(took),
+        }
         if unix_ns() + (CONNECTING.as_nanos() as u64) < start_unix_ns {
             let sidecar = deployment.sidecar();
-            let watched = pods.iter().flat_map(|pod| Pod(pod).watched(sidecar));
+            let watched = pods.iter().flat_map(|pod| pod.watched(sidecar));
             let watched = watched.collect();
             let to_start = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
             let load = duration(spec, !proxy_config.is_empty());
@@ -116,7 +145,7 @@ pub(crate) async fn start(
             });
         }
         let found = format!(
-            "started after {:.1} s, too late for the planned start of the load; starting them again",
+            "started after {:.1} s, too late for the planned start of the load",
             took.as_secs_f64()
         );
         let events = &deployment.events;
@@ -125,7 +154,10 @@ pub(crate) async fn start(
         let namespace = deployment.names.load();
         api.delete(JOB, Some(&namespace), &job).await?;
     }
-    let found = format!("their pods did not run in time in {ATTEMPTS_MAX} attempts");
+    let found = match attempts {
+        1 => "their pods did not run in time".to_owned(),
+        n => format!("their pods did not run in time in {n} attempts"),
+    };
     Err(EnvironmentError::start("generators", found))
 }
 
@@ -153,22 +185,18 @@ async fn wait_running(
     settings: &KubernetesSettings,
     names: &TrialNames,
     job: &str,
-) -> Result<Vec<Value>, EnvironmentError> {
+) -> Result<Vec<Pod>, EnvironmentError> {
     let within = Duration::from_secs(u64::from(settings.ready_within_s));
     let selector = format!("{ROLE}=generator,batch.kubernetes.io/job-name={job}");
     wait("the generators run", POLL, within, async || {
-        let mut pods = api.list(POD, Some(&names.load()), &selector).await?;
-        pods.sort_by_key(|p| Pod(p).completion_index());
-        let runs = |p: &Value| {
-            Pod(p)
-                .status_of(CONTAINER)
-                .is_some_and(|c| c.id().is_some())
-        };
+        let mut pods: Vec<Pod> = api.list(POD, Some(&names.load()), &selector).await?;
+        pods.sort_by_key(Pod::completion_index);
+        let runs = |p: &Pod| p.status_of(CONTAINER).is_some_and(|c| c.id().is_some());
         if pods.len() == settings.generators as usize && pods.iter().all(runs) {
             return Ok(Ok(pods));
         }
-        let failed = pods.iter().find(|p| Pod(p).phase() == "Failed");
-        let pod = failed.or_else(|| pods.iter().find(|p| !runs(p))).map(Pod);
+        let failed = pods.iter().find(|p| p.phase() == "Failed");
+        let pod = failed.or_else(|| pods.iter().find(|p| !runs(p)));
         let name = pod.map_or_else(|| "generators".to_owned(), Pod::title);
         let found = pod.map_or_else(|| "no pod exists".to_owned(), Pod::not_ready_reason);
         let error = EnvironmentError::start(name, found);
@@ -194,6 +222,10 @@ mod tests {
         delay.adapt(Duration::from_secs(1));
         assert_eq!(delay.0, DELAY_MIN);
         delay.adapt(Duration::from_secs(20));
+        assert_eq!(delay.0, Duration::from_secs(33));
+        assert_eq!(delay.of_all(1), delay.0);
+        assert_eq!(delay.of_all(3), Duration::from_secs(99));
+        delay.adapt_upwards(Duration::from_secs(1));
         assert_eq!(delay.0, Duration::from_secs(33));
         delay.adapt(Duration::from_secs(900));
         assert_eq!(delay.0, DELAY_MAX);

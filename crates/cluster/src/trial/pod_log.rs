@@ -90,10 +90,10 @@ impl PodLog {
     }
 
     async fn has_ended(&self, api: &ApiClient) -> bool {
-        match api.get(POD, &self.namespace, &self.pod).await {
+        match api.get::<Pod>(POD, &self.namespace, &self.pod).await {
             Ok(pod) => {
-                let own = Pod(&pod).status_of(CONTAINER);
-                own.is_some_and(|c| c.ended().is_some()) || Pod(&pod).phase() == "Failed"
+                let own = pod.status_of(CONTAINER);
+                own.is_some_and(|c| c.ended().is_some()) || pod.phase() == "Failed"
             }
             Err(error) => error.is_not_found(),
         }
@@ -251,7 +251,7 @@ impl Reader<'_> {
 
 /// Returns the last lines of a container's log for a message, or an empty string. A container that was started again has
 /// its last output in the log of its previous run.
-pub(crate) async fn last_output(api: &ApiClient, pod: Pod<'_>, container: &str) -> String {
+pub(crate) async fn last_output(api: &ApiClient, pod: &Pod, container: &str) -> String {
     let address = (pod.namespace(), pod.name());
     let runs = pod
         .status_of(container)

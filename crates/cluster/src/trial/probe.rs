@@ -163,10 +163,10 @@ impl Prober {
                 manifests::probe_of_generators(names, settings, join, name)
             }
         };
-        let created = api.apply(POD, &pod).await?;
+        let created: Pod = api.applied(POD, &pod).await?;
         let title = format!("{namespace}/{name}");
         if matches!(place, Place::Outside)
-            && let Some(other) = Pod(&created).injected().first()
+            && let Some(other) = created.injected().first()
         {
             let found = format!(
                 "another program added the container {other} to it, so it is not outside the mesh; \
@@ -177,8 +177,8 @@ impl Prober {
         let within_s = settings.ready_within_s;
         let within = Duration::from_secs(u64::from(within_s));
         let runs = wait("the probe runs", POLL, within, async || {
-            let pod = api.get(POD, &namespace, name).await?;
-            let (pod, own) = (Pod(&pod), Pod(&pod).status_of(CONTAINER));
+            let pod: Pod = api.get(POD, &namespace, name).await?;
+            let own = pod.status_of(CONTAINER);
             let has_run = own.is_some_and(|c| c.id().is_some() || c.ended().is_some());
             Ok::<_, EnvironmentError>(match has_run || pod.phase() == "Failed" {
                 true => Ok(()),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use tare_records::trial::EventKind;
 use tokio::time::Instant;
 
@@ -34,8 +33,8 @@ pub(crate) async fn wait_ready(
     let start = Instant::now();
     let mut recreated = BTreeMap::new();
     let pods = wait("the application is ready", POLL, within, async || {
-        let mut pods = inputs.api.list(POD, None, &selector).await?;
-        pods.retain(|p| !Pod(p).is_terminating());
+        let mut pods: Vec<Pod> = inputs.api.list(POD, None, &selector).await?;
+        pods.retain(|p| !p.is_terminating());
         if deployment.application.is_some()
             && let Some(error) = failure(inputs.api, &pods).await
         {
@@ -44,10 +43,7 @@ pub(crate) async fn wait_ready(
         let expected = expected(inputs, deployment).await?;
         recreate_without_sidecar(inputs.api, deployment, &pods, &mut recreated).await?;
         let sidecar = deployment.sidecar();
-        let complete = |p: &Value| {
-            let pod = Pod(p);
-            pod.is_ready() && sidecar.is_none_or(|s| pod.container(s).is_some())
-        };
+        let complete = |pod: &Pod| pod.is_ready() && sidecar.is_none_or(|s| pod.has_container(s));
         let is_complete = Some(pods.len()) == expected && pods.iter().all(complete);
         Ok::<_, EnvironmentError>(match is_complete {
             true => Ok(pods),
@@ -57,7 +53,7 @@ pub(crate) async fn wait_ready(
     deployment.pods = match pods.await? {
         Ok(pods) => pods,
         Err((pods, expected)) => {
-            let first = pods.iter().map(Pod).find(|p| !p.is_ready());
+            let first = pods.iter().find(|p| !p.is_ready());
             let of_user = first.filter(|_| deployment.application.is_some());
             let output = match of_user.and_then(|pod| Some((pod, pod.unready()?))) {
                 Some((pod, container)) => last_output(inputs.api, pod, container).await,
@@ -90,8 +86,8 @@ async fn expected(inputs: Inputs<'_>, deployment: &Deployment) -> Result<Option<
 }
 
 /// Returns how a pod of the user's application failed, with its last output.
-async fn failure(api: &ApiClient, pods: &[Value]) -> Option<EnvironmentError> {
-    let pod = pods.iter().map(Pod).find(|p| p.failure().is_some())?;
+async fn failure(api: &ApiClient, pods: &[Pod]) -> Option<EnvironmentError> {
+    let pod = pods.iter().find(|p| p.failure().is_some())?;
     let (container, mut found) = pod.failure()?;
     if let Some(container) = container {
         found += &last_output(api, pod, container).await;
@@ -123,17 +119,13 @@ async fn wait_instance_proxies(
 async fn recreate_without_sidecar(
     api: &ApiClient,
     deployment: &Deployment,
-    pods: &[Value],
+    pods: &[Pod],
     recreated: &mut BTreeMap<(String, String), usize>,
 ) -> Result<(), ApiError> {
     let Some(sidecar) = deployment.sidecar() else {
         return Ok(());
     };
-    for pod in pods
-        .iter()
-        .map(Pod)
-        .filter(|p| p.container(sidecar).is_none())
-    {
+    for pod in pods.iter().filter(|p| !p.has_container(sidecar)) {
         let service = (pod.namespace().to_owned(), pod.service().to_owned());
         let recreated = recreated.entry(service).or_default();
         if *recreated < pod.replicas() {
@@ -148,12 +140,12 @@ async fn recreate_without_sidecar(
 }
 
 fn not_ready(
-    pods: &[Value],
+    pods: &[Pod],
     expected: Option<usize>,
     within_s: u32,
     output: &str,
 ) -> EnvironmentError {
-    let first = pods.iter().map(Pod).find(|p| !p.is_ready());
+    let first = pods.iter().find(|p| !p.is_ready());
     let reason = first.map_or_else(
         || {
             let expected =

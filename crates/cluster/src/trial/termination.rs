@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::api::ApiClient;
 use crate::objects::Pod;
 
 /// Pause before a watch that ended is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// A change of a watch.
+#[derive(Deserialize)]
+struct Change {
+    object: Pod,
+}
 
 /// Reasons why pods were terminated, by namespace and name. Clones share one map.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +26,7 @@ pub(crate) struct PodTerminations(Arc<Mutex<BTreeMap<String, String>>>);
 impl PodTerminations {
     /// Records why a pod is being terminated, if it is. The first reason is kept: an eviction
     /// is followed by a deletion.
-    pub(crate) fn record(&self, pod: Pod<'_>) {
+    pub(crate) fn record(&self, pod: &Pod) {
         if let Some(reason) = pod.termination()
             && let Ok(mut reasons) = self.0.lock()
         {
@@ -41,8 +47,9 @@ impl PodTerminations {
             match api.watch_pods(&selector).await {
                 Ok(mut lines) => {
                     while let Some(line) = lines.next().await {
-                        let change: Value = serde_json::from_str(&line).unwrap_or_default();
-                        self.record(Pod(&change["object"]));
+                        if let Ok(change) = serde_json::from_str::<Change>(&line) {
+                            self.record(&change.object);
+                        }
                     }
                 }
                 // A role printed by an older version lacks this right. The terminations that the
@@ -63,15 +70,15 @@ mod tests {
     #[test]
     fn the_first_reason_of_a_termination_is_kept() {
         let terminations = PodTerminations::default();
+        let pod = |value| serde_json::from_value::<Pod>(value).unwrap();
         let evicted = json!({"metadata": {"namespace": "n", "name": "web-1"}, "status": {"conditions": [
             {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}]}});
         let deleted =
             json!({"metadata": {"namespace": "n", "name": "web-1", "deletionTimestamp": "now"}});
-        terminations.record(Pod(
-            &json!({"metadata": {"namespace": "n", "name": "api-1"}}),
-        ));
-        terminations.record(Pod(&evicted));
-        terminations.record(Pod(&deleted));
+        let other = json!({"metadata": {"namespace": "n", "name": "api-1"}});
+        for value in [other, evicted, deleted] {
+            terminations.record(&pod(value));
+        }
         assert_eq!(
             terminations.suffix("n/web-1"),
             "; its pod was evicted (EvictionByEvictionAPI: evicting)"

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tare_cluster::{mesh_role, role_yaml};
+use tare_cluster::{Preview, doctor, mesh_role, role_yaml};
 use tare_plan::mesh::Mtls;
 use tare_plan::{Plan, resolve};
 use tare_records::trial::EventKind;
@@ -323,13 +323,46 @@ async fn the_namespaces_in_policies_are_those_of_the_instance_and_a_request_is_a
     assert!(cluster.close().await.is_empty());
 }
 
+/// A reference to namespaces that is not clear, so the application is refused.
+const UNCLEAR: &str = "---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: web, namespace: acme}
+spec: {rules: [{from: [{source: {namespaces: ['ac*']}}]}]}
+";
+
+#[tokio::test]
+async fn the_rights_for_an_application_that_cannot_be_deployed_are_not_checked() {
+    let server = server().await;
+    let home = tempfile::tempdir().unwrap();
+    let lines = async |manifests: &str| {
+        let plan = plan(&server, home.path(), manifests);
+        let settings = plan.kubernetes.as_deref().unwrap();
+        let preview = Preview::of(settings, &plan).await.unwrap();
+        let checks = doctor::examine(&preview).await.unwrap();
+        let line = |what: &str| {
+            let found = checks.iter().find(|c| c.what == what).unwrap();
+            (found.good, found.found.clone())
+        };
+        (line("application"), line("mesh rights"))
+    };
+    let (application, rights) = lines(MANIFESTS).await;
+    assert_eq!((application.0, rights.0), (Some(true), Some(true)));
+    let (application, rights) = lines(&format!("{MANIFESTS}{UNCLEAR}")).await;
+    assert_eq!((application.0, rights.0), (Some(false), None));
+    let start = "not checked: application: ";
+    assert!(rights.1.starts_with(start), "{rights:?}");
+    assert!(
+        rights.1.contains("AuthorizationPolicy/web is refused"),
+        "{rights:?}"
+    );
+}
+
 #[tokio::test]
 async fn references_that_are_not_clear_are_refused_with_file_object_and_path() {
     let server = server().await;
     let home = tempfile::tempdir().unwrap();
-    let policy = "---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: web, namespace: acme}\n\
-                  spec: {rules: [{from: [{source: {namespaces: ['ac*']}}]}]}\n";
-    let plan = plan(&server, home.path(), &format!("{MANIFESTS}{policy}"));
+    let plan = plan(&server, home.path(), &format!("{MANIFESTS}{UNCLEAR}"));
     let error = environment()
         .prepare(&plan, &mut |_| {})
         .await
@@ -406,10 +439,7 @@ async fn the_printed_roles_are_enough_for_the_objects_of_an_application() {
     let home = tempfile::tempdir().unwrap();
     let plan = plan(&server, home.path(), MANIFESTS);
     let settings = plan.kubernetes.as_ref().unwrap();
-    let more = mesh_role(settings, &[], Some(&plan.workload.graph))
-        .await
-        .unwrap()
-        .yaml();
+    let more = mesh_role(settings, &plan).await.unwrap().yaml();
     let roles = Roles::read(&(role_yaml(settings) + &more));
     assert!(roles.all().contains("create apps statefulsets"));
     server.world.lock().unwrap().roles = Some(roles);

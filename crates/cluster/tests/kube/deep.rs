@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tare_cluster::doctor::{Check, examine_deep};
-use tare_cluster::{clean, deep_role_yaml, role_yaml};
+use tare_cluster::{Preview, clean, deep_role_yaml, role_yaml};
 use tare_plan::Plan;
 use tare_run::environment::Environment as _;
 use tokio::sync::watch;
@@ -29,7 +29,8 @@ async fn examined(server: &Server, plan: &Plan) -> Vec<Check> {
     let before = server.paths("");
     let (_sender, stop) = watch::channel(false);
     let settings = plan.kubernetes.as_deref().unwrap();
-    let checks = examine_deep(settings, plan, stop).await.unwrap().unwrap();
+    let preview = Preview::of(settings, plan).await.unwrap();
+    let checks = examine_deep(&preview, stop).await.unwrap().unwrap();
     assert_eq!(server.paths(""), before, "everything is removed");
     let removed = (Some(true), "all that this check has created");
     let last = checks.last().unwrap();
@@ -400,7 +401,8 @@ async fn an_interrupted_check_removes_its_objects() {
     let before = server.paths("");
     let settings = plan.kubernetes.as_deref().unwrap();
     let (sender, stop) = watch::channel(false);
-    let check = examine_deep(settings, &plan, stop);
+    let preview = Preview::of(settings, &plan).await.unwrap();
+    let check = examine_deep(&preview, stop);
     let asks = async {
         until_pods(&server).await;
         sender.send(true).unwrap();
@@ -416,8 +418,9 @@ async fn what_a_killed_check_has_left_is_removed_by_tare_clean() {
     let before = server.paths("");
     let settings = plan.kubernetes.as_deref().unwrap();
     let (_sender, stop) = watch::channel(false);
+    let preview = Preview::of(settings, &plan).await.unwrap();
     tokio::select! {
-        _ = examine_deep(settings, &plan, stop) => panic!("the node does not start"),
+        _ = examine_deep(&preview, stop) => panic!("the node does not start"),
         () = until_pods(&server) => {}
     }
     // A run does not start beside a check.
@@ -441,7 +444,8 @@ async fn a_cluster_that_a_run_uses_is_left_alone() {
     let before = server.paths("");
     let (_sender, stop) = watch::channel(false);
     let settings = plan.kubernetes.as_deref().unwrap();
-    let checks = examine_deep(settings, &plan, stop).await.unwrap().unwrap();
+    let preview = Preview::of(settings, &plan).await.unwrap();
+    let checks = examine_deep(&preview, stop).await.unwrap().unwrap();
     let [check] = checks.as_slice() else {
         panic!("{checks:?}");
     };

@@ -413,7 +413,12 @@ async fn no_other_run_starts_before_the_end_of_a_detached_run() {
     let mut second = run(&server);
     second.id = "20260101-000001-sim".to_owned();
     let mut local = Kubernetes::new(second.id.clone());
+    server.world.lock().unwrap().used.clear();
     let refused = create(second, &volume(), &mut |_| {}).await.unwrap_err();
+    // The charts are rendered for the platform of the nodes.
+    let used = server.world.lock().unwrap().used.clone();
+    let is_early = used.iter().all(|right| !right.ends_with("nodes"));
+    assert!(!used.is_empty() && is_early, "refused late: {used:?}");
     let expected = format!("run {ID} has objects on this cluster");
     assert!(refused.to_string().contains(&expected), "{refused}");
     let plan = plan(&server, 1, INJECTED);

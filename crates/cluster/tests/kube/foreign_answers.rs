@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tare_cluster::detached::{attach, fetch};
 use tare_cluster::observe::{Options, observe};
-use tare_cluster::{actions, clean, doctor, leftovers};
+use tare_cluster::{Preview, actions, clean, doctor, leftovers};
 use tare_plan::KubernetesSettings;
 use tare_plan::mesh::known_parts;
 use tare_run::environment::Environment as _;
@@ -20,7 +20,6 @@ use super::{INJECTED, deploy, environment, folder, plan};
 /// Runs every command that reads from a cluster once. What they return does not matter here.
 async fn all_commands(settings: &KubernetesSettings, server: &Server) {
     let plan = plan(server, 1, INJECTED);
-    let section = plan.meshes[1].kubernetes.as_deref().unwrap();
     let (_keep, stop) = tokio::sync::watch::channel(false);
     let options = Options {
         parts: known_parts(),
@@ -44,9 +43,17 @@ async fn all_commands(settings: &KubernetesSettings, server: &Server) {
         }
     };
     let of_deep = stop.clone();
-    let examined = async { drop(doctor::examine(settings, &[section], None).await) };
-    let deep = async { drop(doctor::examine_deep(settings, &plan, of_deep).await) };
-    let listed = async { drop(actions::actions(settings, &plan).await) };
+    let examined = async {
+        if let Ok(preview) = Preview::of(settings, &plan).await {
+            drop(actions::actions(&preview));
+            drop(doctor::examine(&preview).await);
+        }
+    };
+    let deep = async {
+        if let Ok(preview) = Preview::of(settings, &plan).await {
+            drop(doctor::examine_deep(&preview, of_deep).await);
+        }
+    };
     let observed = async { drop(observe(settings, &options, stop, &mut |_| {}).await) };
     let found = async { drop(leftovers(settings).await) };
     let attached =
@@ -62,16 +69,14 @@ async fn all_commands(settings: &KubernetesSettings, server: &Server) {
             timeout(within, fetched),
         );
     };
-    let ((), examined, listed, found, cleaned) = tokio::join!(
+    let ((), examined, found, cleaned) = tokio::join!(
         waiting,
         timeout(until_end, examined),
-        timeout(until_end, listed),
         timeout(until_end, found),
         timeout(until_end, cleaned),
     );
     for (command, ended) in [
-        ("doctor", examined),
-        ("actions", listed),
+        ("doctor and actions", examined),
         ("leftovers", found),
         ("clean", cleaned),
     ] {

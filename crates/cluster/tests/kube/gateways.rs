@@ -207,9 +207,8 @@ async fn the_gateway_of_another_namespace_serves_all_instances() {
 async fn the_printed_role_allows_to_read_the_service_of_the_entry() {
     let server = server().await;
     let plan = plan(&server, 2, MESH);
-    let section = plan.meshes[1].kubernetes.as_deref().unwrap();
     let settings = plan.kubernetes.as_ref().unwrap();
-    let of_mesh = mesh_role(settings, &[section], None).await.unwrap().yaml();
+    let of_mesh = mesh_role(settings, &plan).await.unwrap().yaml();
     let role = tare_cluster::role_yaml(settings) + &of_mesh;
     server.world.lock().unwrap().roles = Some(Roles::read(&role));
     let proofs = proofs(&server, &plan, 10).await;

@@ -148,6 +148,34 @@ async fn after_a_trial_the_cluster_has_the_same_objects_as_before() {
 }
 
 #[tokio::test]
+async fn a_pod_that_was_replaced_has_no_settings_of_its_sidecar() {
+    let server = Server::start(3).await;
+    let plan = plan(&server, 1, INJECTED);
+    let mut cluster = prepared(&plan).await;
+    let saved = async |cluster: &mut Kubernetes, is_replaced: bool| {
+        let dir = folder();
+        let deployed = deploy(cluster, &plan, "there", dir.path()).await;
+        let mut deployment = deployed.unwrap();
+        if is_replaced {
+            for pod in server.paths("/pods/") {
+                server.world.lock().unwrap().delete(&pod);
+            }
+        }
+        cluster.prove(&mut deployment, Phase::Before).await.unwrap();
+        cluster.teardown(deployment).await;
+        let text = std::fs::read_to_string(dir.path().join("config/cluster.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["sidecar"].clone()
+    };
+    let there = saved(&mut cluster, false).await;
+    let gone = saved(&mut cluster, true).await;
+    assert!(
+        there["bytes"].as_u64() > gone["bytes"].as_u64(),
+        "{there} {gone}"
+    );
+    assert!(cluster.close().await.is_empty());
+}
+
+#[tokio::test]
 async fn pods_without_their_sidecar_are_recreated_and_reported() {
     let server = Server::start(3).await;
     let mut plan = plan(&server, 2, INJECTED);

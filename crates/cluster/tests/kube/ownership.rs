@@ -1,9 +1,9 @@
 //! What a run may install and remove on a cluster that is not empty.
 
 use serde_json::{Value, json};
-use tare_cluster::clean;
 use tare_cluster::doctor;
 use tare_cluster::doctor::Check;
+use tare_cluster::{Preview, clean};
 use tare_records::trial::EventKind;
 use tare_run::environment::Environment as _;
 
@@ -57,13 +57,9 @@ async fn a_mesh_that_would_add_its_proxies_to_pods_of_others_is_not_installed() 
     );
 
     let settings = minimal.kubernetes.as_deref().unwrap();
-    let sections: Vec<_> = minimal
-        .meshes
-        .iter()
-        .filter_map(|m| m.kubernetes.as_deref())
-        .collect();
     let check = |checks: Vec<Check>| checks.into_iter().find(|c| c.what == "meshes").unwrap();
-    let checks = doctor::examine(settings, &sections, None).await.unwrap();
+    let preview = Preview::of(settings, &minimal).await.unwrap();
+    let checks = doctor::examine(&preview).await.unwrap();
     let found = check(checks);
     assert!(
         found.good == Some(false) && found.found.contains("namespace shop"),
@@ -75,7 +71,8 @@ async fn a_mesh_that_would_add_its_proxies_to_pods_of_others_is_not_installed() 
         .unwrap()
         .objects
         .remove("/api/v1/namespaces/shop");
-    let checks = doctor::examine(settings, &sections, None).await.unwrap();
+    let preview = Preview::of(settings, &minimal).await.unwrap();
+    let checks = doctor::examine(&preview).await.unwrap();
     assert_eq!(check(checks).good, Some(true));
     // An installed mesh is measured with these labels.
     let installed = plan(&server, 1, super::INJECTED);

@@ -90,7 +90,7 @@ async fn every_pod_of_a_trial_has_the_settings_of_the_plan() {
     let job = &objects(&server, "/jobs/")[0]["spec"]["template"];
     assert_set(
         job,
-        &json!({"requests": {"cpu": 1}, "limits": {"memory": "256Mi"}}),
+        &json!({"requests": {"cpu": "1"}, "limits": {"memory": "256Mi"}}),
     );
     let tolerations = job["spec"]["tolerations"].as_array().unwrap();
     assert_eq!((tolerations.len(), &tolerations[0]), (2, &toleration));

@@ -33,7 +33,7 @@ async fn sampled(server: &Server, plan: &Plan, lead_ms: u64) -> (Option<Resource
     }
     let (records, problem) = stream.finish();
     let resources = match problem {
-        None => tare_analysis::resources::summarise(&spec, &records, 4),
+        None => tare_analysis::resources::summarise(&spec, &records, 4, &[]),
         Some(_) => None,
     };
     let events = cluster.teardown(deployment).await;

@@ -4,7 +4,7 @@
 //! open are planned later.
 
 use crate::driver::Driver;
-use crate::record::SECOND_NS;
+use tare_plan::limits::SECOND_NS;
 
 use super::{Engine, Flush, LoopEnd, Marks, Reading};
 

@@ -12,8 +12,9 @@ use tare_records::load::ErrorClass;
 
 use crate::driver::{ConnId, Driver, Ready};
 use crate::http2::Event;
-use crate::record::{LoopStats, Recorder, SECOND_NS};
+use crate::record::{LoopStats, Recorder};
 use crate::target::Targets;
+use tare_plan::limits::SECOND_NS;
 
 mod addresses;
 mod churn;

@@ -18,10 +18,10 @@ use tare_stats::wire::HistogramWire;
 use crate::driver::{DriverReport, KernelReport, TlsReport};
 use crate::engine::{Flush, LoopEnd};
 
-use super::recorder::SECOND_NS;
 use super::refused::Refusals;
 use super::stats::{EndpointStats, Errors, LazyHistogram, SlotStats};
 use super::verdict::assess;
+use tare_plan::limits::SECOND_NS;
 
 /// The progress of one loop.
 #[derive(Debug, Clone, Copy)]

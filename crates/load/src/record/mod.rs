@@ -7,5 +7,5 @@ mod stats;
 pub mod verdict;
 
 pub(crate) use collector::{Collector, RunInfo};
-pub(crate) use recorder::{Ending, Instants, LoopStats, Recorder, SECOND_NS};
+pub(crate) use recorder::{Ending, Instants, LoopStats, Recorder};
 pub(crate) use refused::FirstBytes;

@@ -3,13 +3,11 @@
 
 use std::sync::Arc;
 
+use tare_plan::limits::SECOND_NS;
 use tare_records::load::{ErrorClass, Surplus};
 
 use super::refused::{FirstBytes, Refusal, Refusals};
 use super::stats::{SlotStats, count};
-
-/// One second in nanoseconds.
-pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// How a slot ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -83,15 +83,13 @@ pub(super) async fn deploy(
     let (logs, access_logs) = (deployment.logs.clone(), deployment.access_logs.clone());
     let shortening = async move { log::keep_short(&logs, &access_logs).await };
     deployment.workers.spawn(shortening);
-    let program = match has_envoys(&trial.mesh) {
-        true => Some(program::of(
-            local,
-            &trial.mesh,
-            (!plan.pairing.is_turns()).then_some(at),
-        )?),
+    let tare = program::own(local.scratch.path(), &local.settings.tare, "tare", at)?;
+    let envoy = match has_envoys(&trial.mesh) {
+        true => Some(program::of_sidecars(local, &trial.mesh, at)?),
         false => None,
     };
-    if let Err(error) = start(local, &mut deployment, plan, trial, (dir, program)).await {
+    let programs = (&*tare, envoy.as_deref());
+    if let Err(error) = start(local, &mut deployment, plan, trial, dir, programs).await {
         // The first error is the one to report.
         let error = explained(&deployment, error);
         let _ = child::end_all(std::mem::take(&mut deployment.processes)).await;
@@ -128,9 +126,9 @@ async fn start(
     deployment: &mut LocalDeployment,
     plan: &Plan,
     trial: &TrialSpec,
-    (dir, program): (&Path, Option<PathBuf>),
+    dir: &Path,
+    (tare, envoy): (&Path, Option<&Path>),
 ) -> Result<(), EnvironmentError> {
-    let tare = &local.settings.tare;
     for pod in deployment
         .topology
         .pods
@@ -145,8 +143,8 @@ async fn start(
     let services = feature_services(deployment, dir);
     start_parts(tare, deployment, services, None).await?;
     // Sidecars start first, so that each application finds the services that it calls.
-    if let Some(program) = program {
-        let sidecars = sidecars(local, deployment, dir, &program)?;
+    if let Some(envoy) = envoy {
+        let sidecars = sidecars(local, deployment, dir, envoy)?;
         let at_once = STARTS_PER_CORE * tare_run::proc::read::cores_allowed() as usize;
         start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::service_graph::{ServiceGraph, ServiceProtocol};
 use super::validate::BYTES_MAX;
+use crate::source::Problem;
 use tare_stats::rng::Rng;
 
 /// Most services of a generated graph.
@@ -110,37 +111,40 @@ impl Generate {
     /// # Errors
     /// A setting that is outside its range, or settings that no graph meets: the setting, what was found, and what
     /// was expected.
-    pub fn graph(&self) -> Result<ServiceGraph, String> {
+    pub fn graph(&self) -> Result<ServiceGraph, Problem> {
         let depth = self.checked_depth()?;
         let mut rng = Rng::new(self.seed);
         let layers = self.layers(depth, &mut rng);
         let callers = self.callers(&layers, &mut rng);
         let graph = self.describe(depth, &callers, &mut rng);
-        let graph: ServiceGraph = serde_json::from_value(graph).map_err(|e| e.to_string())?;
+        let graph: ServiceGraph =
+            serde_json::from_value(graph).map_err(|e| Problem::of(e.to_string()))?;
         let requests = graph.requests_per_request("default").unwrap_or(f64::MAX);
         if requests > REQUESTS_MAX {
             let expected = format!("at most {REQUESTS_MAX}: decrease `fan_in` or `depth`");
-            return Err(format!(
-                "one request of the load leads to {requests} requests, expected {expected}"
-            ));
+            let found = format!("one request of the load leads to {requests} requests");
+            return Err(Problem::new(found, expected));
         }
         Ok(graph)
     }
 
-    fn checked_depth(&self) -> Result<u32, String> {
+    fn checked_depth(&self) -> Result<u32, Problem> {
         let depth = self.depth.unwrap_or(5.min(self.services));
         let within = |name: &str, found: u32, min: u32, max: u32| match (min..=max).contains(&found)
         {
             true => Ok(()),
-            false => Err(format!("`{name}`: found {found}, expected {min} to {max}")),
+            false => Err(Problem::new(
+                format!("`{name}`: found {found}"),
+                format!("{min} to {max}"),
+            )),
         };
         within("services", self.services, 1, SERVICES_MAX)?;
         within("depth", depth, 1, self.services)?;
         within("fan_out", self.fan_out, 1, 50)?;
         within("fan_in", self.fan_in, 1, 50)?;
         if !(0.0..=1.0).contains(&self.parallel) {
-            let found = self.parallel;
-            return Err(format!("`parallel`: found {found}, expected 0 to 1"));
+            let found = format!("`parallel`: found {}", self.parallel);
+            return Err(Problem::new(found, "0 to 1"));
         }
         for (name, spread, max) in [
             ("response_bytes", self.response_bytes, BYTES_MAX),
@@ -149,19 +153,19 @@ impl Generate {
         ] {
             within(&format!("{name}.p99"), spread.p99, spread.median, max)?;
             if spread.median == 0 && spread.p99 > 0 {
-                return Err(format!(
-                    "`{name}.median`: found 0, expected at least 1, or 0 for `p99` as well"
-                ));
+                let found = format!("`{name}.median`: found 0");
+                return Err(Problem::new(found, "at least 1, or 0 for `p99` as well"));
             }
         }
         // A full tree has fan_out services for each one of the layer before.
         let layers = (0..depth).map(|layer| u64::from(self.fan_out).saturating_pow(layer));
         let most = layers.fold(0, u64::saturating_add);
         if u64::from(self.services) > most {
-            let (services, fan_out) = (self.services, self.fan_out);
-            return Err(format!(
-                "`services`: found {services}, expected at most {most} for a depth of {depth} and a fan-out of {fan_out}"
-            ));
+            let found = format!("`services`: found {}", self.services);
+            let fan_out = self.fan_out;
+            let expected =
+                format!("at most {most} for a depth of {depth} and a fan-out of {fan_out}");
+            return Err(Problem::new(found, expected));
         }
         Ok(depth)
     }

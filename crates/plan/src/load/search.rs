@@ -1,8 +1,14 @@
 //! What a search for the highest rate needs.
 
-use crate::plan::STEP_WARMUP_SHARE;
+use super::step_warmup_ns;
+use crate::limits::SECOND_NS;
+use crate::source::Problem;
 use crate::units::exact_duration;
 
+/// Default of the lowest rate.
+pub const MIN_RPS: f64 = 1.0;
+/// First rate of a search whose lowest rate the user did not set.
+const START_RPS: f64 = 100.0;
 /// How many times longer than requested a step may be, so that its percentiles have enough samples.
 const LONGER_MAX: u64 = 10;
 /// Fewest steps of a search that can find something: one that meets the objectives, one that misses them, and one
@@ -16,6 +22,15 @@ const ROUNDING: f64 = 1e-6;
 pub fn step_length_ns(asked_ns: u64, samples: u64, rate_rps: f64) -> u64 {
     let needed_ns = samples as f64 / rate_rps * 1e9;
     (needed_ns.ceil() as u64).clamp(asked_ns, asked_ns.saturating_mul(LONGER_MAX))
+}
+
+/// Returns the lowest rate of a search and that of its first step. `min_rps` is the lowest rate if the user set it.
+#[must_use]
+pub fn lowest_and_first_rps(min_rps: Option<f64>, max_rps: f64) -> (f64, f64) {
+    match min_rps {
+        Some(rate_rps) => (rate_rps, rate_rps),
+        None => (MIN_RPS, START_RPS.min(max_rps)),
+    }
 }
 
 /// The times and rates of a search.
@@ -50,7 +65,7 @@ impl SearchLimits {
     ///
     /// # Errors
     /// The setting to change, and what was found and expected.
-    pub fn check(&self) -> Result<(), (SearchSetting, String)> {
+    pub fn check(&self) -> Result<(), (SearchSetting, Problem)> {
         let requests = |rate_rps: f64| {
             let length_ns = step_length_ns(self.step_ns, self.samples, rate_rps);
             rate_rps * length_ns as f64 / 1e9
@@ -63,45 +78,44 @@ impl SearchLimits {
         };
         if requests(self.min_rps) + ROUNDING < 1.0 {
             let found = format!(
-                "steps of {step}, at most {LONGER_MAX} times longer, send no request at the lowest rate of {} rps, \
-                 expected steps of at least {}",
-                self.min_rps,
-                length(1.0, self.min_rps)
+                "steps of {step}, at most {LONGER_MAX} times longer, send no request at the lowest rate of {} rps",
+                self.min_rps
             );
-            return Err((SearchSetting::Step, found));
+            let least = length(1.0, self.min_rps);
+            let problem = Problem::new(found, format!("steps of at least {least}"));
+            return Err((SearchSetting::Step, problem));
         }
         if requests(self.max_rps) + ROUNDING < self.samples as f64 {
             let found = format!(
                 "steps of {step}, at most {LONGER_MAX} times longer, send {:.0} requests at the highest rate of {} rps, \
-                 but the objectives need {}, expected steps of at least {}",
+                 but the objectives need {}",
                 requests(self.max_rps).floor(),
                 self.max_rps,
-                self.samples,
-                length(self.samples as f64, self.max_rps)
+                self.samples
             );
-            return Err((SearchSetting::Step, found));
+            let least = length(self.samples as f64, self.max_rps);
+            let problem = Problem::new(found, format!("steps of at least {least}"));
+            return Err((SearchSetting::Step, problem));
         }
         let first_ns = step_length_ns(self.step_ns, self.samples, self.start_rps);
         let all_ns = (STEPS_MIN - 1)
             .saturating_mul(self.step_ns)
             .saturating_add(first_ns);
-        let warmups_ns = STEPS_MIN.saturating_mul(self.step_ns / STEP_WARMUP_SHARE);
+        let warmups_ns = STEPS_MIN.saturating_mul(step_warmup_ns(self.step_ns));
         let needed_ns = all_ns.saturating_add(warmups_ns);
         if self.budget_ns < needed_ns {
             let found = format!(
                 "a budget of {} is too short for {STEPS_MIN} steps, the fewest of a search; the first one takes {} for \
-                 the {} requests that its objectives need at {} rps, expected at least {}",
+                 the {} requests that its objectives need at {} rps",
                 exact_duration(self.budget_ns),
                 exact_duration(first_ns),
                 self.samples,
-                self.start_rps,
-                exact_duration(
-                    needed_ns
-                        .div_ceil(1_000_000_000)
-                        .saturating_mul(1_000_000_000)
-                )
+                self.start_rps
             );
-            return Err((SearchSetting::Budget, found));
+            let seconds = needed_ns.div_ceil(SECOND_NS);
+            let least = exact_duration(seconds.saturating_mul(SECOND_NS));
+            let problem = Problem::new(found, format!("at least {least}"));
+            return Err((SearchSetting::Budget, problem));
         }
         Ok(())
     }
@@ -110,8 +124,6 @@ impl SearchLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
     fn a_step_is_as_long_as_its_percentile_needs() {
@@ -155,7 +167,8 @@ mod tests {
             max_rps: 14.9,
             ..good()
         };
-        let (_, found) = low.check().unwrap_err();
+        let (_, problem) = low.check().unwrap_err();
+        let found = &problem.found;
         assert!(found.contains("send 298 requests"), "{found}");
     }
 
@@ -163,7 +176,10 @@ mod tests {
     fn a_search_that_cannot_have_a_result_is_refused() {
         let good = good();
         assert_eq!(good.check(), Ok(()));
-        let wrong = |limits: SearchLimits| limits.check().unwrap_err();
+        let wrong = |limits: SearchLimits| {
+            let (setting, problem) = limits.check().unwrap_err();
+            (setting, problem.to_string())
+        };
         let (setting, found) = wrong(SearchLimits { step_ns: 1, ..good });
         assert_eq!(setting, SearchSetting::Step);
         assert!(

@@ -65,7 +65,7 @@ impl Catalogue {
 mod tests {
     use super::*;
     use crate::builtin_files::stem;
-    use crate::mesh::{DataPlaneKind, Mtls};
+    use crate::mesh::{DataPlaneKind, MeshKubernetes, Mtls};
 
     #[test]
     fn every_mesh_file_is_valid_and_holds_the_mesh_of_its_name() {
@@ -171,21 +171,15 @@ mod tests {
             values("istio/no-telemetry")["istiod"]["telemetry"]["enabled"],
             false
         );
-        let mode =
-            |name: &str| of(name).kubernetes.unwrap().manifests[0]["spec"]["mtls"]["mode"].clone();
-        assert_eq!(mode("istio/minimal"), "STRICT");
-        assert_eq!(mode("istio/no-mtls"), "DISABLE");
+        let mtls = |mesh: &MeshKubernetes| mesh.join.manifests[0]["spec"]["mtls"]["mode"].clone();
+        let minimal = of("istio/minimal").kubernetes.unwrap();
+        assert_eq!(mtls(&minimal), "STRICT");
         assert_eq!(of("istio/minimal").settings.mtls, Mtls::Strict);
         assert_eq!(of("istio/no-mtls").settings.mtls, Mtls::Off);
         let mut without = of("istio/no-mtls").kubernetes.unwrap();
-        let mesh_config = &mut without.values.get_mut("istiod").unwrap()["meshConfig"];
-        let auto = mesh_config
-            .as_object_mut()
-            .unwrap()
-            .remove("enableAutoMtls");
-        assert_eq!(auto, Some(false.into()));
-        without.manifests[0]["spec"]["mtls"]["mode"] = "STRICT".into();
-        let minimal = of("istio/minimal").kubernetes.unwrap();
+        assert_eq!(mtls(&without), "DISABLE");
+        assert!(without.is_installed_as(&minimal));
+        without.join.manifests[0]["spec"]["mtls"]["mode"] = "STRICT".into();
         without.tried.clone_from(&minimal.tried);
         assert_eq!(*without, *minimal, "they must differ in mutual TLS only");
         let ambient = of("istio/ambient");
@@ -195,6 +189,25 @@ mod tests {
             !join.namespace_labels.contains_key("istio-injection"),
             "ambient pods must not get a sidecar"
         );
+    }
+
+    #[test]
+    fn meshes_collide_if_their_installations_change_the_same_objects() {
+        let catalogue = Catalogue::default();
+        let of = |name: &str| catalogue.get(name).unwrap().kubernetes.unwrap();
+        let collision = |a: &str, b: &str| of(a).collision(&of(b));
+        assert_eq!(collision("istio/minimal", "istio/no-mtls"), None);
+        assert_eq!(collision("istio/minimal", "linkerd"), None);
+        assert_eq!(collision("istio", "installed"), None);
+        let namespace = Some("the namespace istio-system".to_owned());
+        assert_eq!(collision("istio/minimal", "istio/tuned"), namespace);
+        let mut elsewhere = of("istio");
+        elsewhere.namespaces.clear();
+        for release in &mut elsewhere.releases {
+            release.namespace = "mine".to_owned();
+        }
+        let kinds = Some("kinds of istio.io".to_owned());
+        assert_eq!(elsewhere.collision(&of("istio")), kinds);
     }
 
     #[test]

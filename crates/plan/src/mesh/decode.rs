@@ -161,8 +161,8 @@ impl VariantFile {
             mesh.settings = settings.over(&base.settings)?;
         }
         if let Field::Given(exec) = self.exec {
-            if let Err(found) = exec.value.check() {
-                problems.add_message(exec.location, &format!("in `exec`: {found}"));
+            if let Err(problem) = exec.value.check() {
+                problems.add_at(exec.location, problem.within("in `exec`"));
                 return None;
             }
             mesh.exec = Some(exec.value);
@@ -200,9 +200,8 @@ impl Mesh {
             .overlaid(overlay)
         {
             Ok(merged) => self.kubernetes = Some(Box::new(merged)),
-            Err(found) => {
-                let message = format!("in `kubernetes`: {found}");
-                let problem = problems.add_message(location, &message);
+            Err(problem) => {
+                let problem = problems.add_at(location, problem.within("in `kubernetes`"));
                 problem.help("docs/meshes.md describes the section `kubernetes`");
                 return None;
             }

@@ -8,6 +8,7 @@ use super::exec::ExecSidecar;
 use super::feature::Feature;
 use super::kubernetes::MeshKubernetes;
 use crate::plan::check_version;
+use crate::source::Problem;
 
 /// Kind of data plane: the proxies in the path of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -172,7 +173,7 @@ impl Mesh {
     ///
     /// # Errors
     /// What was found and what was expected, for a version that is unknown, or a mesh that has none.
-    pub(crate) fn at_version(&mut self, version: &str) -> Result<(), String> {
+    pub(crate) fn at_version(&mut self, version: &str) -> Result<(), Problem> {
         check_version(version)?;
         let name = &self.name;
         match self.data_plane {
@@ -180,19 +181,18 @@ impl Mesh {
                 self.settings.envoy = Some(EnvoyProgram::new(version)?);
             }
             DataPlaneKind::None => {
-                return Err(format!(
-                    "found a version of `{name}`, which has no proxies, expected `{name}`"
-                ));
+                let found = format!("found a version of `{name}`, which has no proxies");
+                return Err(Problem::new(found, format!("`{name}`")));
             }
             DataPlaneKind::Exec => {
-                return Err(format!(
-                    "found a version of `{name}`, which is a program of your own, expected `{name}`"
-                ));
+                let found = format!("found a version of `{name}`, which is a program of your own");
+                return Err(Problem::new(found, format!("`{name}`")));
             }
             _ if version.contains('/') => {
-                return Err(format!(
-                    "found the version `{version}` of `{name}`, expected that of its charts or images, such as 1.27.3: \
-                     a program of your own can only replace the Envoys of `envoy`"
+                return Err(Problem::new(
+                    format!("found the version `{version}` of `{name}`"),
+                    "that of its charts or images, such as 1.27.3: a program of your own can only replace the Envoys of \
+                     `envoy`",
                 ));
             }
             _ => self.settings.version = Some(version.to_owned()),

@@ -4,14 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::kubernetes::Join;
+use super::kubernetes::{Join, VERSION};
+use crate::source::Problem;
 
 /// Placeholders of a called service.
 const SERVICE: &str = "${tare.service}";
 const NAMESPACE: &str = "${tare.namespace}";
 const PORT: &str = "${tare.port}";
-/// The placeholder of the mesh's version, which is filled earlier.
-const VERSION: &str = "${tare.version}";
 
 /// The Service through which all of the load enters, that of a gateway. Without it, the load goes to the Services that it
 /// calls.
@@ -81,9 +80,9 @@ impl MeshEntry {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         if self.service.is_empty() || self.port == 0 || self.host.is_empty() {
-            return Err("`entry` needs `service`, `port` and `host`".to_owned());
+            return Err(Problem::of("`entry` needs `service`, `port` and `host`"));
         }
         let any = CalledService {
             name: "a",
@@ -93,10 +92,12 @@ impl MeshEntry {
         let host = self.host_of(any).replace(VERSION, "1");
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.:".contains(c);
         if !host.chars().all(fits) {
-            return Err(format!(
-                "found the host `{}` in `entry`, expected a name of a-z, 0-9, `-` and `.`, with {SERVICE}, {NAMESPACE} and \
-                 {PORT}, such as {SERVICE}.{NAMESPACE}.test",
-                self.host
+            return Err(Problem::new(
+                format!("found the host `{}` in `entry`", self.host),
+                format!(
+                    "a name of a-z, 0-9, `-` and `.`, with {SERVICE}, {NAMESPACE} and {PORT}, such as \
+                     {SERVICE}.{NAMESPACE}.test"
+                ),
             ));
         }
         Ok(())
@@ -140,14 +141,16 @@ impl Join {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub(super) fn check_placeholders(&self) -> Result<(), String> {
+    pub(super) fn check_placeholders(&self) -> Result<(), Problem> {
         for manifest in &self.manifests {
             let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
             let of_service = is_of_service(manifest);
             if of_service && !name.contains(SERVICE) {
-                return Err(format!(
-                    "found {SERVICE} or {PORT} in the object `{name}` of `join.manifests`, expected {SERVICE} in its name as \
-                     well: it is created for each service that the load calls"
+                return Err(Problem::new(
+                    format!("found {SERVICE} or {PORT} in the object `{name}` of `join.manifests`"),
+                    format!(
+                        "{SERVICE} in its name as well: it is created for each service that the load calls"
+                    ),
                 ));
             }
             let text = [SERVICE, NAMESPACE, PORT, VERSION]
@@ -155,9 +158,9 @@ impl Join {
                 .fold(manifest.to_string(), |text, known| text.replace(known, ""));
             if let Some((_, rest)) = text.split_once("${tare.") {
                 let unknown = rest.split('}').next().unwrap_or_default();
-                return Err(format!(
-                    "found ${{tare.{unknown}}} in the object `{name}` of `join.manifests`, expected {SERVICE}, {NAMESPACE}, \
-                     {PORT} or {VERSION}"
+                return Err(Problem::new(
+                    format!("found ${{tare.{unknown}}} in the object `{name}` of `join.manifests`"),
+                    format!("{SERVICE}, {NAMESPACE}, {PORT} or {VERSION}"),
                 ));
             }
         }
@@ -171,7 +174,7 @@ mod tests {
     use crate::mesh::MeshKubernetes;
     use serde_json::json;
 
-    fn with(overlay: &Value) -> Result<MeshKubernetes, String> {
+    fn with(overlay: &Value) -> Result<MeshKubernetes, Problem> {
         MeshKubernetes::default().overlaid(overlay)
     }
 
@@ -219,7 +222,7 @@ mod tests {
                 "unknown field `prot`",
             ),
         ] {
-            let wrong = with(&json!({"entry": entry})).unwrap_err();
+            let wrong = with(&json!({"entry": entry})).unwrap_err().to_string();
             assert!(wrong.contains(part), "{wrong}");
         }
     }
@@ -249,12 +252,12 @@ mod tests {
         };
         assert_eq!(of("a-${tare.service}", "${tare.port}"), Ok(()));
         assert_eq!(of("a", "${tare.namespace} ${tare.version}"), Ok(()));
-        let twice = of("a", "${tare.port}").unwrap_err();
+        let twice = of("a", "${tare.port}").unwrap_err().to_string();
         assert!(
             twice.contains("expected ${tare.service} in its name"),
             "{twice}"
         );
-        let unknown = of("a", "${tare.prot}").unwrap_err();
+        let unknown = of("a", "${tare.prot}").unwrap_err().to_string();
         assert!(
             unknown.contains("found ${tare.prot} in the object `a`"),
             "{unknown}"

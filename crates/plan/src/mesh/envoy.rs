@@ -6,6 +6,8 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::source::Problem;
+
 /// The versions of Envoy that tare can install, the newest first.
 pub const ENVOY_VERSIONS: [&str; 11] = [
     "1.40.0",
@@ -36,7 +38,7 @@ impl EnvoyProgram {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub fn new(text: &str) -> Result<Self, String> {
+    pub fn new(text: &str) -> Result<Self, Problem> {
         if text.contains('/') && !text.ends_with('/') {
             return Ok(Self::Path(text.to_owned()));
         }
@@ -44,9 +46,9 @@ impl EnvoyProgram {
             return Ok(Self::Version(text.to_owned()));
         }
         let known = ENVOY_VERSIONS.join(", ");
-        Err(format!(
-            "found Envoy `{text}`, expected one of: {known}; or the path of a program, such as ./envoy"
-        ))
+        let mut problem = Problem::new(format!("found Envoy `{text}`"), format!("one of: {known}"));
+        problem.help("or the path of a program, such as ./envoy");
+        Err(problem)
     }
 
     /// The path, for a program on this machine.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::source::Problem;
+
 /// The address on which a sidecar listens, in its arguments.
 const LISTEN: &str = "{listen}";
 /// The address of its application, in its arguments.
@@ -28,16 +30,20 @@ impl ExecSidecar {
     ///
     /// # Errors
     /// What was found and what was expected, as a fragment of a sentence.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         if self.command.first().is_none_or(String::is_empty) {
-            return Err("found no `command`, expected a program and its arguments".to_owned());
+            return Err(Problem::new(
+                "found no `command`",
+                "a program and its arguments",
+            ));
         }
         let is_in = |a: &String, word: &str| fill(a, &[(word, "")]) != *a;
         let missing = |word: &&&str| !self.command[1..].iter().any(|a| is_in(a, word));
         match [LISTEN, UPSTREAM].iter().find(missing) {
             None => Ok(()),
-            Some(word) => Err(format!(
-                "found no `{word}` in the arguments of `command`, expected `{LISTEN}` and `{UPSTREAM}`"
+            Some(word) => Err(Problem::new(
+                format!("found no `{word}` in the arguments of `command`"),
+                format!("`{LISTEN}` and `{UPSTREAM}`"),
             )),
         }
     }
@@ -141,7 +147,10 @@ mod tests {
             ]
         );
         assert!(inner.check().is_err());
-        let found = exec(&["./proxy", "{listen}"]).check().unwrap_err();
+        let found = exec(&["./proxy", "{listen}"])
+            .check()
+            .unwrap_err()
+            .to_string();
         assert!(found.starts_with("found no `{upstream}`"), "{found}");
         assert!(exec(&[]).check().is_err());
     }

@@ -1,6 +1,7 @@
 //! Proxies in pods of their own that serve an instance of the application.
 
 use super::kubernetes::{MeshKubernetes, ProofSource};
+use crate::source::Problem;
 
 /// A kind of proxy in pods of its own that serves an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +58,7 @@ impl MeshKubernetes {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub(super) fn check_instance_proxies(&self) -> Result<(), String> {
+    pub(super) fn check_instance_proxies(&self) -> Result<(), Problem> {
         for kind in InstanceProxy::ALL {
             let name = kind.name();
             if let Some(source) = self.proof_of(kind)
@@ -65,15 +66,18 @@ impl MeshKubernetes {
                     || source.of_node_proxies
                     || !source.tcp_counters.is_empty())
             {
-                return Err(format!(
-                    "found `{name}_proof`, expected `parts.{name}s` as well, and no `of_node_proxies` or `tcp_counters` in it"
+                return Err(Problem::new(
+                    format!("found `{name}_proof`"),
+                    format!(
+                        "`parts.{name}s` as well, and no `of_node_proxies` or `tcp_counters` in it"
+                    ),
                 ));
             }
         }
         match (&self.parts.gateways, &self.entry) {
-            (Some(_), None) => Err(
-                "`parts.gateways` needs `entry`: without it, the load passes no gateway".to_owned(),
-            ),
+            (Some(_), None) => Err(Problem::of(
+                "`parts.gateways` needs `entry`: without it, the load passes no gateway",
+            )),
             _ => Ok(()),
         }
     }
@@ -97,7 +101,7 @@ mod tests {
             let mesh = of(json!("mesh=x"), &source).unwrap();
             assert_eq!(mesh.selector_of(kind), Some("mesh=x"));
             assert_eq!(mesh.proof_of(kind).unwrap().port, 15020);
-            let missing = of(json!(null), &source).unwrap_err();
+            let missing = of(json!(null), &source).unwrap_err().to_string();
             assert!(missing.contains(&format!("`parts.{name}s`")), "{missing}");
             let mut of_nodes = source.clone();
             of_nodes["of_node_proxies"] = true.into();
@@ -108,7 +112,10 @@ mod tests {
     #[test]
     fn gateways_need_an_entry() {
         let overlay = json!({"parts": {"gateways": "a=b"}});
-        let wrong = MeshKubernetes::default().overlaid(&overlay).unwrap_err();
+        let wrong = MeshKubernetes::default()
+            .overlaid(&overlay)
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("`parts.gateways` needs `entry`"), "{wrong}");
     }
 }

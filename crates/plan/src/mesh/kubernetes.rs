@@ -11,6 +11,7 @@ use super::entry::MeshEntry;
 use super::metric::ControlPlaneMetric;
 use super::networks::MeshNetworks;
 use super::pprof::PprofEndpoint;
+use crate::source::Problem;
 
 /// How a mesh is installed, joined, found, proven and removed on Kubernetes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -235,8 +236,8 @@ pub fn merge(base: &mut Value, overlay: &Value) {
     }
 }
 
-/// The place of a mesh's version in its definition.
-const VERSION: &str = "${tare.version}";
+/// The place of a mesh's version in its definition; it is filled before the other places.
+pub(super) const VERSION: &str = "${tare.version}";
 
 fn replace(value: &mut Value, version: &str) {
     match value {
@@ -262,7 +263,7 @@ impl MeshKubernetes {
     ///
     /// # Errors
     /// When the result is not a valid definition.
-    pub fn overlaid(&self, overlay: &Value) -> Result<Self, String> {
+    pub fn overlaid(&self, overlay: &Value) -> Result<Self, Problem> {
         let mut base = self.clone();
         // A value of null must reach Helm, where it removes a chart's default.
         let mut overlay = overlay.clone();
@@ -270,10 +271,11 @@ impl MeshKubernetes {
         if let Some(Value::Array(releases)) = overlay.get_mut("releases") {
             *releases = base.releases_with(std::mem::take(releases))?;
         }
-        let mut whole = serde_json::to_value(base).map_err(|e| e.to_string())?;
+        let mut whole = json!(base);
         merge(&mut whole, &overlay);
-        let mut merged: Self = serde_path_to_error::deserialize(whole)
-            .map_err(|e| format!("{}: {}", e.path(), e.inner()))?;
+        let mut merged: Self = serde_path_to_error::deserialize(whole).map_err(|e| {
+            Problem::from_message(&e.inner().to_string()).within(&e.path().to_string())
+        })?;
         if let Some(Value::Object(values)) = values {
             for (release, value) in values {
                 merge_keeping_nulls(merged.values.entry(release).or_insert(Value::Null), value);
@@ -281,6 +283,44 @@ impl MeshKubernetes {
         }
         merged.check()?;
         Ok(merged)
+    }
+
+    /// The names of all namespaces of the mesh, sorted.
+    #[must_use]
+    pub fn namespace_names(&self) -> Vec<String> {
+        let named = self.namespaces.iter().map(|n| n.name.clone());
+        let of_releases = self.releases.iter().map(|r| r.namespace.clone());
+        let mut all: Vec<String> = named.chain(of_releases).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Whether the mesh is installed in the same way as another one: they differ at most in how pods join it, so that one
+    /// installation is enough for both.
+    #[must_use]
+    pub fn is_installed_as(&self, other: &Self) -> bool {
+        self.namespaces == other.namespaces
+            && self.releases == other.releases
+            && self.values == other.values
+            && self.manifests == other.manifests
+    }
+
+    /// What the installations of two meshes would both change, so that a cluster can have one of them only; `None` if it
+    /// can have both.
+    #[must_use]
+    pub fn collision(&self, other: &Self) -> Option<String> {
+        if self.releases.is_empty() || other.releases.is_empty() || self.is_installed_as(other) {
+            return None;
+        }
+        let namespaces = other.namespace_names();
+        let mut own = self.namespace_names().into_iter();
+        let namespace = own.find(|name| namespaces.contains(name));
+        let mut groups = self.gone.crd_groups.iter();
+        let mut group = || groups.find(|g| other.gone.crd_groups.contains(g));
+        namespace
+            .map(|name| format!("the namespace {name}"))
+            .or_else(|| Some(format!("kinds of {}", group()?)))
     }
 
     /// Whether a version of the mesh changes anything: whether a string contains `${tare.version}`.
@@ -301,7 +341,7 @@ impl MeshKubernetes {
 
     /// The releases after those of an overlay are applied, matched by name. Removes the values of
     /// a removed release.
-    fn releases_with(&mut self, overlay: Vec<Value>) -> Result<Vec<Value>, String> {
+    fn releases_with(&mut self, overlay: Vec<Value>) -> Result<Vec<Value>, Problem> {
         if overlay.is_empty() {
             self.values.clear();
             return Ok(overlay);
@@ -310,8 +350,9 @@ impl MeshKubernetes {
         for (at, release) in overlay.iter().enumerate() {
             let name = &release["name"];
             if overlay[..at].iter().any(|r| r["name"] == *name) {
-                return Err(format!(
-                    "found two releases {name}, expected each name once"
+                return Err(Problem::new(
+                    format!("found two releases {name}"),
+                    "each name once",
                 ));
             }
         }
@@ -335,26 +376,28 @@ impl MeshKubernetes {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Problem> {
         for release in &self.releases {
             if release.name.is_empty() || release.chart.is_empty() || release.namespace.is_empty() {
-                return Err(format!(
-                    "release `{}` needs a name, a chart and a namespace",
-                    release.name
-                ));
+                let name = &release.name;
+                let found = format!("release `{name}` needs a name, a chart and a namespace");
+                return Err(Problem::of(found));
             }
         }
         let known = |name: &String| self.releases.iter().any(|r| r.name == *name);
         if let Some(name) = self.values.keys().find(|n| !known(n)) {
-            return Err(format!(
-                "found values for `{name}`, expected the name of a release"
+            return Err(Problem::new(
+                format!("found values for `{name}`"),
+                "the name of a release",
             ));
         }
         for manifest in self.manifests.iter().chain(&self.join.manifests) {
             if manifest["kind"].as_str().is_none()
                 || manifest["metadata"]["name"].as_str().is_none()
             {
-                return Err("each manifest needs `kind` and `metadata.name`".to_owned());
+                return Err(Problem::of(
+                    "each manifest needs `kind` and `metadata.name`",
+                ));
             }
         }
         self.join.check_placeholders()?;
@@ -375,8 +418,9 @@ impl MeshKubernetes {
             networks.check()?;
             let release = &networks.release;
             if !self.releases.is_empty() && self.releases.iter().all(|r| r.name != *release) {
-                return Err(format!(
-                    "found release `{release}` in `networks`, expected the name of a release of this mesh"
+                return Err(Problem::new(
+                    format!("found release `{release}` in `networks`"),
+                    "the name of a release of this mesh",
                 ));
             }
         }
@@ -387,9 +431,9 @@ impl MeshKubernetes {
             .iter()
             .find(|r| !kinds.contains(&r.kind.as_str()))
         {
-            Some(r) => Err(format!(
-                "found kind `{}`, expected Deployment or DaemonSet",
-                r.kind
+            Some(r) => Err(Problem::new(
+                format!("found kind `{}`", r.kind),
+                "Deployment or DaemonSet",
             )),
             None => Ok(()),
         }
@@ -398,11 +442,12 @@ impl MeshKubernetes {
 
 /// Checks an entry of `proxy_config`. Its name becomes a file name; its address must be on the
 /// pod's loopback, so that a plan cannot send requests elsewhere.
-fn check_proxy_config(name: &str, url: &str) -> Result<(), String> {
+fn check_proxy_config(name: &str, url: &str) -> Result<(), Problem> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
-        return Err(format!(
-            "found `{name}` in `proxy_config`, expected a name of a-z, 0-9, `_` and `-`"
+        return Err(Problem::new(
+            format!("found `{name}` in `proxy_config`"),
+            "a name of a-z, 0-9, `_` and `-`",
         ));
     }
     let hosts = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"];
@@ -410,8 +455,9 @@ fn check_proxy_config(name: &str, url: &str) -> Result<(), String> {
     let port = rest.and_then(|rest| rest.split('/').next()?.parse::<u16>().ok());
     match port {
         Some(1..) => Ok(()),
-        _ => Err(format!(
-            "found `{url}` in `proxy_config`, expected http://127.0.0.1:PORT/PATH, an address of the sidecar in the generator's own pod"
+        _ => Err(Problem::new(
+            format!("found `{url}` in `proxy_config`"),
+            "http://127.0.0.1:PORT/PATH, an address of the sidecar in the generator's own pod",
         )),
     }
 }
@@ -468,13 +514,17 @@ mod tests {
         assert_eq!(names(&without), ["control=d"]);
         assert_eq!(without.values.keys().collect::<Vec<_>>(), ["control"]);
 
-        let wrong = with(json!([{"name": "control", "version": "2"}])).unwrap_err();
+        let wrong = with(json!([{"name": "control", "version": "2"}]))
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("`control` needs a name, a chart"), "{wrong}");
         let absent = with(json!([{"name": "other", "chart": null}])).unwrap();
         assert_eq!(absent, base);
         let none = with(json!([])).unwrap();
         assert!(none.releases.is_empty() && none.values.is_empty());
-        let wrong = with(json!([release("cni", "e"), release("cni", "f")])).unwrap_err();
+        let wrong = with(json!([release("cni", "e"), release("cni", "f")]))
+            .unwrap_err()
+            .to_string();
         assert!(wrong.starts_with("found two releases \"cni\""), "{wrong}");
     }
 
@@ -489,9 +539,12 @@ mod tests {
             .overlaid(&json!({"values": {"r": {"limits": null}}}))
             .unwrap();
         assert_eq!(merged.values["r"], json!({"limits": null, "x": 1}));
-        let wrong = base.overlaid(&json!({"values": {"s": {}}})).unwrap_err();
+        let wrong = base
+            .overlaid(&json!({"values": {"s": {}}}))
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("the name of a release"), "{wrong}");
-        let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err();
+        let wrong = base.overlaid(&json!({"jion": {}})).unwrap_err().to_string();
         assert!(wrong.contains("jion"), "{wrong}");
     }
 
@@ -515,11 +568,11 @@ mod tests {
             "http://127.0.0.1:1@10.0.0.1/",
             "http://10.0.0.1:15000/",
         ] {
-            let wrong = of("dump", url).unwrap_err();
+            let wrong = of("dump", url).unwrap_err().to_string();
             assert!(wrong.contains(url) && wrong.contains("own pod"), "{wrong}");
         }
         for name in ["", "../dump", "a.b", "A"] {
-            let wrong = of(name, "http://127.0.0.1:1/").unwrap_err();
+            let wrong = of(name, "http://127.0.0.1:1/").unwrap_err().to_string();
             assert!(wrong.contains("expected a name"), "{wrong}");
         }
     }

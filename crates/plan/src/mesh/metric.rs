@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::source::Problem;
+
 /// A counter of a control plane, for loads with `churn`: how much it grows while endpoints change.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -42,14 +44,13 @@ impl ControlPlaneMetric {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         let missing = [&self.name, &self.namespace, &self.selector];
         if missing.iter().any(|s| s.is_empty()) || self.port == 0 || self.counters.is_empty() {
-            return Err(
-                "found an entry of `control_plane_metrics` without name, namespace, selector, port or counters, \
-                 expected all of them"
-                    .to_owned(),
-            );
+            return Err(Problem::new(
+                "found an entry of `control_plane_metrics` without name, namespace, selector, port or counters",
+                "all of them",
+            ));
         }
         Ok(())
     }
@@ -67,6 +68,6 @@ mod tests {
         );
         assert_eq!((good.check(), good.path()), (Ok(()), "/metrics"));
         let bad = of(r#"{"name": "pushes", "namespace": "m", "selector": "app=a", "port": 1}"#);
-        assert!(bad.check().unwrap_err().contains("counters"));
+        assert!(bad.check().unwrap_err().to_string().contains("counters"));
     }
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kubernetes::MeshKubernetes;
+use crate::source::Problem;
 
 /// Ranges of addresses to which a mesh applies: those of a Helm value, or its default. Its proxies forward connections
 /// to other addresses without the features of the mesh.
@@ -25,13 +26,14 @@ impl MeshNetworks {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         if self.release.is_empty() || self.value.is_empty() {
-            return Err("`networks` needs `release` and `value`".to_owned());
+            return Err(Problem::of("`networks` needs `release` and `value`"));
         }
         match ranges(&self.default).find(|range| parse(range).is_none()) {
-            Some(range) => Err(format!(
-                "found `{range}` in `networks`, expected ranges such as `10.0.0.0/8,fd00::/8`"
+            Some(range) => Err(Problem::new(
+                format!("found `{range}` in `networks`"),
+                "ranges such as `10.0.0.0/8,fd00::/8`",
             )),
             None => Ok(()),
         }
@@ -125,12 +127,17 @@ mod tests {
             |default: &str| json!({"networks": {"release": "r", "value": "v", "default": default}});
         for default in ["10.0.0.0/33", "10.0.0/8", "all"] {
             let wrong = MeshKubernetes::default().overlaid(&overlay(default));
-            assert!(wrong.unwrap_err().contains(default));
+            assert!(wrong.unwrap_err().to_string().contains(default));
         }
         let mut other = mesh(json!({}));
         other.networks.as_mut().unwrap().release = "contorl".to_owned();
-        assert!(other.check().unwrap_err().contains("`contorl`"));
+        assert!(other.check().unwrap_err().to_string().contains("`contorl`"));
         let unnamed = MeshKubernetes::default().overlaid(&json!({"networks": {"value": "v"}}));
-        assert!(unnamed.unwrap_err().contains("`networks` needs `release`"));
+        assert!(
+            unnamed
+                .unwrap_err()
+                .to_string()
+                .contains("`networks` needs `release`")
+        );
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Mesh;
 use super::kubernetes::{MeshKubernetes, merge_keeping_nulls};
-use crate::source::yaml_to_json;
+use crate::source::{Problem, yaml_to_json};
 use crate::text::nearest;
 
 const FILE: &str = include_str!("../../../../data/platforms.yaml");
@@ -140,18 +140,19 @@ impl Mesh {
 ///
 /// # Errors
 /// What was found and what was expected.
-pub(crate) fn check_platform(name: &str) -> Result<(), String> {
+pub(crate) fn check_platform(name: &str) -> Result<(), Problem> {
     let special = ["auto", "none"];
     if special.contains(&name) || Platform::named(name).is_some() {
         return Ok(());
     }
     let names: Vec<&str> = special.into_iter().chain(Platform::names()).collect();
-    let hint = nearest(name, names.iter().copied());
-    let hint = hint.map_or_else(String::new, |n| format!("; did you mean `{n}`?"));
-    let names = names.join(", ");
-    Err(format!(
-        "found platform `{name}`, expected one of {names}{hint}"
-    ))
+    let nearest = nearest(name, names.iter().copied());
+    let mut problem = Problem::new(
+        format!("found platform `{name}`"),
+        format!("one of {}", names.join(", ")),
+    );
+    problem.help = nearest.map(|n| format!("did you mean `{n}`?"));
+    Err(problem)
 }
 
 #[cfg(test)]
@@ -372,7 +373,7 @@ mod tests {
         for good in ["auto", "none", "k3s"] {
             assert_eq!(check_platform(good), Ok(()));
         }
-        let wrong = check_platform("opensift").unwrap_err();
+        let wrong = check_platform("opensift").unwrap_err().to_string();
         assert!(wrong.ends_with("did you mean `openshift`?"), "{wrong}");
     }
 }

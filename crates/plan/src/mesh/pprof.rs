@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::source::Problem;
+
 /// Where the pods of a control plane in Go serve profiles of themselves (net/http/pprof), for `--profile`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -32,15 +34,18 @@ impl PprofEndpoint {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         let path = self.path();
         let simple = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
         if self.namespace.is_empty() || self.selector.is_empty() || self.port == 0 {
-            return Err("each entry of `pprof` needs namespace, selector and port".to_owned());
+            return Err(Problem::of(
+                "each entry of `pprof` needs namespace, selector and port",
+            ));
         }
         if !path.starts_with('/') || !path.chars().all(simple) {
-            return Err(format!(
-                "found the path `{path}` in `pprof`, expected one such as /debug/pprof"
+            return Err(Problem::new(
+                format!("found the path `{path}` in `pprof`"),
+                "one such as /debug/pprof",
             ));
         }
         Ok(())
@@ -57,11 +62,16 @@ mod tests {
         let good = endpoint(r#"{"namespace": "m", "selector": "app=a", "port": 8080}"#);
         assert_eq!((good.check(), good.path()), (Ok(()), "/debug/pprof"));
         let bad = endpoint(r#"{"namespace": "m", "selector": "app=a"}"#);
-        assert!(bad.check().unwrap_err().contains("port"));
+        assert!(bad.check().unwrap_err().to_string().contains("port"));
         let bad = PprofEndpoint {
             path: "/a?b=http://x".to_owned(),
             ..good
         };
-        assert!(bad.check().unwrap_err().contains("/a?b=http://x"));
+        assert!(
+            bad.check()
+                .unwrap_err()
+                .to_string()
+                .contains("/a?b=http://x")
+        );
     }
 }

@@ -5,21 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use super::file::LoadFile;
 use super::load_kind::LoadKind;
-use crate::limits::{CONNECTIONS_MAX, TRIAL_WINDOW_NS_MAX};
+use crate::limits::{CONNECTIONS_MAX, SECOND_NS, TRIAL_WINDOW_NS_MAX};
 use crate::load::Objective;
-use crate::load::search::{SearchLimits, SearchSetting};
+use crate::load::search::{SearchLimits, SearchSetting, lowest_and_first_rps};
 use crate::source::{
     Count, Duration, Field, List, Location, ObjectiveText, Problems, Rate, Share, Spanned,
 };
 use crate::units::exact_duration;
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Default of the highest rate.
 const MAX_RPS: f64 = 1e6;
-/// First rate of a search without `min_rate`.
-const START_RPS: f64 = 100.0;
-/// A step's warm-up, excluded from results: the length of the step divided by this.
-pub const STEP_WARMUP_SHARE: u64 = 5;
 
 /// A search for the highest open-loop rate that meets objectives. The length of a step is
 /// [`Load::duration_ns`].
@@ -221,10 +216,7 @@ fn search(
     let budget_location = file.budget.location().unwrap_or(location);
     let min = file.min_rate.optional()?.map(|r| r.0);
     let Rate(max_rps) = file.max_rate.or(Rate(MAX_RPS))?;
-    let (min_rps, start_rps) = match min {
-        Some(rps) => (rps, rps),
-        None => (1.0, START_RPS.min(max_rps)),
-    };
+    let (min_rps, start_rps) = lowest_and_first_rps(min, max_rps);
     if min_rps * 1.01 >= max_rps {
         problems
             .add(
@@ -244,12 +236,12 @@ fn search(
         step_ns,
         budget_ns,
     };
-    if let Err((setting, found)) = limits.check() {
+    if let Err((setting, problem)) = limits.check() {
         let location = match setting {
             SearchSetting::Step => step_location,
             SearchSetting::Budget => budget_location,
         };
-        problems.add_message(location, &found);
+        problems.add_at(location, problem);
         return None;
     }
     Some(Special {

@@ -68,7 +68,8 @@ pub(super) struct PlanFile {
     /// all meshes, 0 to 3. Default: 1.
     pub(super) reruns: Field<Count<0, RERUNS_MAX>>,
     /// How the trials of a block share the machine: `turns`, one after the other; `slices`, deployed together and loaded
-    /// one at a time for a fraction of a second; `together`, at the same time. Default: turns.
+    /// one at a time for a fraction of a second; `together`, at the same time. Default: slices, where all meshes fit
+    /// side by side on this machine (docs/plans.md); else turns.
     pub(super) pairing: Field<Pairing>,
     /// Length of the slices and gaps, with `pairing: slices`. Default: they follow from the rate.
     pub(super) slice: Field<SliceFile>,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::resolved::Plan;
+use crate::limits::SECOND_NS;
 use crate::mesh::{DataPlaneKind, Mesh};
 use crate::units::format_duration_ns;
 
@@ -118,7 +119,6 @@ fn needed(ns: u64) -> String {
     }
 }
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Fewest blocks of a gate.
 const BLOCKS_MIN: u32 = 8;
 

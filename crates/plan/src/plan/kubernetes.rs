@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::pod::{PodSettings, check_namespace_labels, check_service_annotations};
 use crate::mesh::{DataPlaneKind, Mesh, check_platform, name_and_version};
+use crate::source::Problem;
 
 /// Most generators of a trial.
 const GENERATORS_MAX: u32 = 64;
@@ -117,26 +118,23 @@ impl KubernetesSettings {
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Problem> {
         if !(1..=GENERATORS_MAX).contains(&self.generators) {
-            return Err(format!(
-                "found {} generators, expected 1 to {GENERATORS_MAX}",
-                self.generators
-            ));
+            let found = format!("found {} generators", self.generators);
+            return Err(Problem::new(found, format!("1 to {GENERATORS_MAX}")));
         }
         if !(1..=self.generators).contains(&self.generator_nodes) {
-            return Err(format!(
-                "found {} generator_nodes, expected 1 to {}: at most one for each generator",
-                self.generator_nodes, self.generators
+            return Err(Problem::new(
+                format!("found {} generator_nodes", self.generator_nodes),
+                format!("1 to {}: at most one for each generator", self.generators),
             ));
         }
         if self.generator_node == GeneratorNode::Shared
             && (self.generator_nodes > 1 || !self.generator_node_labels.is_empty())
         {
-            return Err(
-                "found `generator_node: shared` with generator_nodes or generator_node_labels, which are for `reserved`"
-                    .to_owned(),
-            );
+            return Err(Problem::of(
+                "found `generator_node: shared` with generator_nodes or generator_node_labels, which are for `reserved`",
+            ));
         }
         let prefix = &self.namespace_prefix;
         let label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -145,8 +143,9 @@ impl KubernetesSettings {
             && !prefix.ends_with('-')
             && prefix.chars().all(label);
         if !good {
-            return Err(format!(
-                "found namespace_prefix `{prefix}`, expected 1 to 20 lower-case letters, digits and hyphens"
+            return Err(Problem::new(
+                format!("found namespace_prefix `{prefix}`"),
+                "1 to 20 lower-case letters, digits and hyphens",
             ));
         }
         check_platform(&self.platform)?;
@@ -162,12 +161,12 @@ impl KubernetesSettings {
     ///
     /// # Errors
     /// If the mesh does not run on Kubernetes, the result of an overlay is invalid, or its version has no place.
-    pub fn apply(&self, mesh: &mut Mesh) -> Result<(), String> {
+    pub fn apply(&self, mesh: &mut Mesh) -> Result<(), Problem> {
         if mesh.data_plane == DataPlaneKind::None {
             return Ok(());
         }
         if !mesh.data_plane.is_on_kubernetes() {
-            return Err("this mesh only runs as local processes".to_owned());
+            return Err(Problem::of("this mesh only runs as local processes"));
         }
         let mut section = mesh.kubernetes.take().unwrap_or_default();
         let (variant, _) = name_and_version(&mesh.name);
@@ -182,18 +181,17 @@ impl KubernetesSettings {
         let has_place = section.has_place_for_version();
         match (&mesh.settings.version, &section.version) {
             (Some(version), _) if !has_place => {
-                return Err(format!(
+                return Err(Problem::of(format!(
                     "found the version {version}, but no place for it; expected `${{tare.version}}` in the section \
                      `kubernetes` of the mesh, and in what a plan or a cluster file puts in its place: in \
                      `version` or `chart` of a release, in `values` (an image tag) or in `join` (the label of a revision)"
-                ));
+                )));
             }
             (None, None) if has_place => {
-                return Err(
+                return Err(Problem::of(
                     "`${tare.version}` needs a version: set `version` in the section `kubernetes` of the \
-                     mesh, or `NAME@VERSION`"
-                        .to_owned(),
-                );
+                     mesh, or `NAME@VERSION`",
+                ));
             }
             _ => {}
         }

@@ -1,17 +1,15 @@
 //! The loads of a plan, from one entry or many.
 
-use super::capacity::{self, STEP_WARMUP_SHARE, Special};
+use super::capacity::{self, Special};
 use super::churn;
 use super::file::{LoadFile, ReadFile};
 use super::load_kind::LoadKind;
 use super::overload;
 use super::resolved::Load;
-use crate::limits::{LIST_MAX, RATE_MAX, RATE_RPS_MAX};
-use crate::load::{Arrivals, Pace};
+use crate::limits::{LIST_MAX, RATE_MAX, RATE_RPS_MAX, SECOND_NS};
+use crate::load::{Arrivals, Pace, TRIAL_WARMUP_NS, step_warmup_ns};
 use crate::source::{Count, Duration, Field, List, Location, Node, Problems, Rate, Spanned};
 use crate::units::exact_duration;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// A load with the locations for its problems.
 pub(super) struct PlacedLoad {
@@ -121,7 +119,7 @@ fn expand(
         arrivals,
         pace: entry.pace.or(Pace::default())?,
         duration_ns,
-        warmup_ns: entry.warmup.or(Duration(3 * SECOND_NS))?.0,
+        warmup_ns: entry.warmup.or(Duration(TRIAL_WARMUP_NS))?.0,
         timeout_ns: entry.timeout.or(Duration(10 * SECOND_NS))?.0,
         requests_per_connection: entry.requests_per_connection.optional()?.map(|n| n.0),
         streams: entry.streams.optional()?.map(|n| n.0),
@@ -185,8 +183,8 @@ fn without_rate(
         None => entry.duration.or(Duration(10 * SECOND_NS))?.0,
     };
     let warmup_ns = match special.step_ns {
-        Some(step_ns) => step_ns / STEP_WARMUP_SHARE,
-        None => entry.warmup.or(Duration(3 * SECOND_NS))?.0,
+        Some(step_ns) => step_warmup_ns(step_ns),
+        None => entry.warmup.or(Duration(TRIAL_WARMUP_NS))?.0,
     };
     let load = Load {
         name: entry.name.optional()?.map_or(special.name, |name| name.0),

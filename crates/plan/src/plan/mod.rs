@@ -34,7 +34,7 @@ pub use crate::source::yaml_to_json;
 pub use crate::source::{Location, Problem, Problems as PlanErrors, TEXT_BYTES_MAX};
 pub use blocks::{BlockGroup, Blocks};
 pub use builtin::{BuiltinPlan, builtin, builtins, nearest_builtin};
-pub use capacity::{CapacitySearch, STEP_WARMUP_SHARE};
+pub use capacity::CapacitySearch;
 pub use churn::{CHANGES_MAX, Churn, ENDPOINTS_MAX, SERVICES_MAX};
 pub use file::{ReadFile, schema};
 pub use gate::{AGAIN, CANDIDATE, Gate, GateMeshes, REFERENCE, gate};

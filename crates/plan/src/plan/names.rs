@@ -1,7 +1,7 @@
 //! The rules for names, for plans and trials that are read from the files of a run.
 
 use super::resolved::Plan;
-use crate::source::Name;
+use crate::source::{Name, Problem};
 use crate::trial::TrialSpec;
 
 impl Plan {
@@ -44,7 +44,8 @@ fn mesh(name: &str) -> Result<(), String> {
     };
     settings.map_or(Ok(()), load)?;
     let (name, version) = crate::mesh::name_and_version(name);
-    version.map_or(Ok(()), check_version)?;
+    let version = version.map_or(Ok(()), check_version);
+    version.map_err(|problem| problem.to_string())?;
     let parts = name.split_once('/');
     let of_variant =
         |(mesh, variant)| Name::<false>::new(mesh).is_ok() && Name::<false>::new(variant).is_ok();
@@ -55,12 +56,13 @@ fn mesh(name: &str) -> Result<(), String> {
 }
 
 /// Checks the version in the name of a mesh, which can be the path of a program.
-pub(crate) fn check_version(text: &str) -> Result<(), String> {
+pub(crate) fn check_version(text: &str) -> Result<(), Problem> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-+/".contains(c);
     match !text.is_empty() && text.len() <= 128 && text.chars().all(fits) {
         true => Ok(()),
-        false => Err(format!(
-            "found the version `{text}`, expected 1 to 128 letters, digits, `.`, `_`, `-`, `+`, `/`"
+        false => Err(Problem::new(
+            format!("found the version `{text}`"),
+            "1 to 128 letters, digits, `.`, `_`, `-`, `+`, `/`",
         )),
     }
 }

@@ -10,11 +10,10 @@ use super::file::LoadFile;
 use super::load_kind::LoadKind;
 use super::loads::{self, PlacedLoad};
 use super::resolved::{Load, Plan};
-use crate::limits::{LIST_MAX, TRIAL_WINDOW_NS_MAX};
-use crate::load::{Arrivals, RateStep};
+use crate::limits::{LIST_MAX, SECOND_NS, TRIAL_WINDOW_NS_MAX};
+use crate::load::{Arrivals, RateStep, TRIAL_WARMUP_NS};
 use crate::source::{Count, Duration, Field, List, Location, Problems, Spanned};
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Time before the overload.
 const BEFORE_NS: u64 = 2 * SECOND_NS;
 /// Rate before and after the overload, as a share of the mesh's own capacity.
@@ -192,7 +191,9 @@ pub(super) fn resolve(
         None => vec![CapacityOf::Own, CapacityOf::Baseline],
     };
     let pace = std::mem::take(&mut entry.pace).or_else(Default::default)?;
-    let Duration(warmup_ns) = std::mem::take(&mut entry.warmup).or(Duration(SECOND_NS))?;
+    let warmup = std::mem::take(&mut entry.warmup);
+    // The calm part of the window is under load as well.
+    let Duration(warmup_ns) = warmup.or(Duration(TRIAL_WARMUP_NS - BEFORE_NS))?;
     let Duration(timeout_ns) = std::mem::take(&mut entry.timeout).or(Duration(SECOND_NS))?;
     let load = |of: CapacityOf, percent: u32| Load {
         name: format!("{}-{percent}", of.key()),

@@ -9,9 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tare_stats::rng::Rng;
 
 use super::blocks::{BlockGroup, Blocks};
+use super::kubernetes::SamplingSource;
 use super::resolved::{EnvironmentKind, Load, Plan};
-use crate::limits::{HOUR_NS, TRIAL_WINDOW_NS_MAX};
-use crate::load::{Arrivals, TRACE_SLOTS_MAX};
+use crate::limits::{HOUR_NS, SECOND_NS, TRIAL_WINDOW_NS_MAX};
+use crate::load::{Arrivals, Pace, TRACE_SLOTS_MAX};
 use crate::source::{Duration, Field, Location, Problems};
 
 /// Most trials that are deployed at the same time.
@@ -90,18 +91,28 @@ impl SliceChoice {
         *self == Self::default()
     }
 
-    /// Length of the slices and of the gaps of a load, in nanoseconds. A slice has about a hundred requests, and after it
-    /// a fifth of its length is for the last of them to end. The length divides the window of the load.
+    /// Length of the slices and of the gaps of a load, in nanoseconds, for `trials` that are loaded in each round. A slice
+    /// has about a hundred requests, and after it a fifth of its length is for the last of them to end. The length divides
+    /// the window of the load. If neither is set, a round takes a whole number of seconds: the generators count by second.
     #[must_use]
-    pub fn times_ns(self, load: &Load) -> (u64, u64) {
+    pub fn times_ns(self, load: &Load, trials: u32) -> (u64, u64) {
         let rate_rps = load.rate_rps().unwrap_or(f64::INFINITY);
         let chosen = (SLICE_REQUESTS / rate_rps * 1e9) as u64;
-        let length_ns = self.length_ns;
-        let length_ns = length_ns.unwrap_or_else(|| chosen.clamp(SLICE_NS[0], SLICE_NS[1]));
+        let chosen = chosen.clamp(SLICE_NS[0], SLICE_NS[1]);
+        let gap = |length_ns: u64| (length_ns / GAP_SHARE).max(GAP_NS);
+        if self.is_default() {
+            let trials = u64::from(trials.max(1));
+            let round_ns = (trials * (chosen + gap(chosen))).next_multiple_of(SECOND_NS);
+            let each_ns = round_ns / trials;
+            let longest_ns = each_ns - (each_ns / (GAP_SHARE + 1)).max(GAP_NS);
+            let rounds = load.duration_ns.div_ceil(longest_ns).max(1);
+            let length_ns = load.duration_ns / rounds;
+            return (length_ns, each_ns - length_ns);
+        }
+        let length_ns = self.length_ns.unwrap_or(chosen);
         let rounds = (load.duration_ns / length_ns.max(1)).max(1);
         let length_ns = load.duration_ns / rounds;
-        let gap_ns = (length_ns / GAP_SHARE).max(GAP_NS);
-        (length_ns, self.gap_ns.unwrap_or(gap_ns))
+        (length_ns, self.gap_ns.unwrap_or_else(|| gap(length_ns)))
     }
 }
 
@@ -117,7 +128,8 @@ pub(super) struct SliceFile {
     /// How long one mesh is loaded at a time. Default: about 100 requests, between 250 ms and 2 s.
     #[schemars(with = "Option<Duration<1, HOUR_NS>>")]
     length: Field<Duration<1, HOUR_NS>>,
-    /// How long no request begins after that, so that the last ones end. Default: a fifth of the length, at least 50 ms.
+    /// How long no request begins after that, so that the last ones end. Default: at least a fifth of the length and 50 ms; if
+    /// the length is not set either, so long that all meshes together take whole seconds.
     #[schemars(with = "Option<Duration<0, HOUR_NS>>")]
     gap: Field<Duration<0, HOUR_NS>>,
 }
@@ -145,11 +157,12 @@ impl Plan {
     /// The part of a trial in the time in which the trials that are deployed with it are loaded, in nanoseconds.
     #[must_use]
     pub fn trial_time_ns(&self, load: &Load, blocks: &Blocks<'_>) -> u64 {
-        let count = u64::from(self.trials_together(blocks));
+        let trials = self.trials_together(blocks);
+        let count = u64::from(trials);
         match self.pairing {
             Pairing::Turns => load.own_time_ns(),
             Pairing::Slices => {
-                let (length_ns, gap_ns) = self.slice.times_ns(load);
+                let (length_ns, gap_ns) = self.slice.times_ns(load, trials);
                 let gaps_ns = load.duration_ns / length_ns.max(1) * gap_ns;
                 load.duration_ns + gaps_ns + load.warmup_ns / count
             }
@@ -161,13 +174,13 @@ impl Plan {
 /// Shortest slice that can be set: its edges are read, and reading takes a millisecond or so.
 const LENGTH_NS_MIN: u64 = 50_000_000;
 
-/// Which pairing is written, and how long slices are: `None` after a problem.
+/// Which pairing is written, if any, and how long slices are: `None` after a problem.
 pub(super) fn resolve(
     problems: &mut Problems,
     written: Field<Pairing>,
     at_once: Field<bool>,
     slice: Field<SliceFile>,
-) -> Option<(Pairing, SliceChoice)> {
+) -> Option<(Option<Pairing>, SliceChoice)> {
     if let Some(location) = at_once.location().filter(|_| !written.is_absent()) {
         problems
             .add(location, "`at_once` beside `pairing`")
@@ -175,16 +188,18 @@ pub(super) fn resolve(
         return None;
     }
     let pairing = match at_once.or(false)? {
-        true => Pairing::Together,
-        false => written.or(Pairing::Turns)?,
+        true => Some(Pairing::Together),
+        false => written.optional()?,
     };
     let location = slice.location();
     let choice = slice.or_else(SliceFile::default)?.resolve()?;
+    // Who sets the slices wants slices.
+    let pairing = pairing.or_else(|| location.is_some().then_some(Pairing::Slices));
     if let Some(location) = location {
-        if pairing != Pairing::Slices {
+        if pairing != Some(Pairing::Slices) {
             problems
                 .add(location, "`slice` needs `pairing: slices`")
-                .expected("`pairing: slices` as well, or no `slice`");
+                .expected("`pairing: slices`, or no `slice`");
         }
         if choice.length_ns.is_some_and(|ns| ns < LENGTH_NS_MIN) {
             problems
@@ -193,6 +208,33 @@ pub(super) fn resolve(
         }
     }
     Some((pairing, choice))
+}
+
+/// Most pods that are deployed beside each other if the plan does not name its pairing.
+const PODS_TOGETHER_MAX: u64 = 64;
+
+/// With fewer slices of each trial, slices gain little over turns.
+const ROUNDS_MIN: u64 = 4;
+
+/// Chooses the pairing of a plan that names none: slices where a machine can have everything of a block side by side.
+pub(super) fn choose(plan: &mut Plan) {
+    let pods = plan.meshes.len() as u64 * plan.workload.pods();
+    // On a cluster, whether there is room for all of them is not known.
+    let on_cluster = plan.environment == EnvironmentKind::Kubernetes;
+    // A generator that spins would use the CPU while other meshes are loaded.
+    let spins = plan.loads.iter().any(|l| l.pace == Pace::Spin);
+    if plan.meshes.len() < 2 || pods > PODS_TOGETHER_MAX || spins || on_cluster {
+        return;
+    }
+    plan.pairing = Pairing::Slices;
+    let trials = plan.meshes.len() as u32;
+    let rounds = |l: &Load| l.duration_ns / plan.slice.times_ns(l, trials).0.max(1);
+    let are_few = plan.loads.iter().any(|l| rounds(l) < ROUNDS_MIN);
+    let mut problems = Problems::default();
+    check(&mut problems, plan, Location::default());
+    if are_few || !problems.list().is_empty() {
+        plan.pairing = Pairing::Turns;
+    }
 }
 
 /// Splits each block of a plan in slices with more meshes than can be deployed together: each part has the baseline, to
@@ -247,10 +289,7 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
         Pairing::Together => "`pairing: together`",
     };
     if plan.environment == EnvironmentKind::Kubernetes {
-        problems
-            .add(at, format!("{name} does not work on Kubernetes"))
-            .expected("`environment: local`")
-            .help("on a cluster, use `pairing: turns`; for `tare gate`, use another plan, such as cluster-quick");
+        check_on_cluster(problems, plan, at, name);
     }
     if !plan.loads.iter().all(Load::is_open) {
         problems
@@ -307,6 +346,43 @@ pub(super) fn check(problems: &mut Problems, plan: &Plan, at: Location) {
     }
 }
 
+/// Checks that a cluster can have the meshes of a block at the same time.
+fn check_on_cluster(problems: &mut Problems, plan: &Plan, at: Location, name: &str) {
+    if plan.pairing == Pairing::Together {
+        problems
+            .add(at, format!("{name} does not work on Kubernetes"))
+            .expected("`environment: local`")
+            .help("on a cluster, use `pairing: turns`; for `tare gate`, use another plan, such as cluster-quick");
+    }
+    let sampling = plan.kubernetes.as_ref().map(|k| k.sampling);
+    if sampling == Some(SamplingSource::Kubelet) {
+        problems
+            .add(at, format!("{name} with `sampling: kubelet`"))
+            .expected(
+                "`sampling: agents`: kubelets read CPU some seconds apart, and a slice is shorter",
+            );
+    }
+    if plan.loads.iter().any(|l| l.churn.is_some()) {
+        problems.add(at, format!("{name} with `churn`")).expected(
+            "`pairing: turns`: a control plane that is busy for one mesh would disturb the others",
+        );
+    }
+    let meshes = plan.meshes.iter();
+    let meshes = meshes.filter_map(|m| Some((&m.name, m.kubernetes.as_deref()?)));
+    let meshes: Vec<_> = meshes.collect();
+    for (i, (first, a)) in meshes.iter().enumerate() {
+        for (second, b) in &meshes[i + 1..] {
+            if let Some(both) = a.collision(b) {
+                problems
+                    .add(at, format!("{name}, but {first} and {second} cannot be installed at the same time"))
+                    .expected("`pairing: turns`, or meshes that differ only in `join`, which is how pods join them")
+                    .help(format!("both would change {both}"));
+                return;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
@@ -314,6 +390,42 @@ mod tests {
     use super::*;
     use crate::plan::{PlanErrors, resolve};
     use crate::trial::order;
+
+    #[test]
+    fn a_plan_that_names_no_pairing_has_slices_where_they_fit() {
+        let of = |rest: &str| {
+            let text = format!("workload: {{graph: chain-2}}\n{rest}");
+            let plan = resolve("p.yaml", &text, &[], &|_| Err(String::new()));
+            plan.unwrap().pairing
+        };
+        let two = "meshes: [bare, envoy]\n";
+        assert_eq!(of(two), Pairing::Slices);
+        assert_eq!(of(&format!("{two}pairing: turns\n")), Pairing::Turns);
+        let short = format!("{two}load: {{rate: 40, duration: 5s}}\nslice: {{length: 250ms}}\n");
+        assert_eq!(of(&short), Pairing::Slices);
+        for in_turns in [
+            "meshes: [bare]\n",
+            "meshes: [bare, envoy]\nload: {rate: 9, pace: spin}\n",
+            "meshes: [bare, envoy]\nload: {rate: 9, arrivals: bursts:3}\n",
+            "meshes: [bare, envoy]\nload: {users: 9}\n",
+            "meshes: [bare, envoy]\nload: {rate: 40, duration: 5s}\n",
+            "meshes: [bare, istio/minimal]\nenvironment: kubernetes\n",
+        ] {
+            assert_eq!(of(in_turns), Pairing::Turns, "{in_turns}");
+        }
+        let of = |instances: u32| {
+            let text = format!(
+                "workload: {{graph: chain-2, instances: {instances}}}\nmeshes: [bare, envoy]\n"
+            );
+            let plan = resolve("p.yaml", &text, &[], &|_| Err(String::new()));
+            plan.unwrap().pairing
+        };
+        assert_eq!(
+            (of(16), of(17)),
+            (Pairing::Slices, Pairing::Turns),
+            "64 pods"
+        );
+    }
 
     fn plan(repeats: &str) -> Result<Plan, PlanErrors> {
         let text = "workload: chain-2\nload: {rate: 100}\npairing: slices\nbaseline: envoy\n";

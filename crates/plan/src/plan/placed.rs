@@ -119,8 +119,9 @@ pub(super) fn placed(
                 )
                 .expected("`bare` or a mesh for Kubernetes, such as `istio` or `linkerd`")
                 .help("name meshes for Kubernetes, as the plan `cluster-quick` does");
-        } else if let Err(found) = settings.apply(&mut mesh) {
-            problems.add_message(location, &format!("`{name}` on Kubernetes: {found}"));
+        } else if let Err(problem) = settings.apply(&mut mesh) {
+            let at = format!("`{name}` on Kubernetes");
+            problems.add_at(location, problem.within(&at));
         }
         placed.push(mesh);
     }

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
+use crate::source::Problem;
+
 /// Annotations of every pod, unless a plan sets them: an autoscaler that moves a pod ends the trial.
 const STAY: [(&str, &str); 2] = [
     ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
@@ -201,13 +203,15 @@ impl ContainerResources {
         *self == Self::default()
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Problem> {
         for (name, quantity) in self.requests.iter().chain(&self.limits) {
             if let Quantity::Text(text) = quantity
                 && Quantity::read(text).is_none()
             {
-                return Err(format!(
-                    "found `{text}` for {name}, expected a quantity, such as `2`, `500m` or `1Gi`"
+                let found = format!("found `{text}` for {name}");
+                return Err(Problem::new(
+                    found,
+                    "a quantity, such as `2`, `500m` or `1Gi`",
                 ));
             }
         }
@@ -248,10 +252,12 @@ impl PodSettings {
         all
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         for (i, toleration) in self.tolerations.iter().enumerate() {
-            let at = |found| format!("pod.tolerations, entry {}: {found}", i + 1);
-            toleration.check().map_err(at)?;
+            let at = format!("pod.tolerations, entry {}", i + 1);
+            toleration
+                .check()
+                .map_err(|found| Problem::of(found).within(&at))?;
         }
         check_keys("pod.labels", &self.labels, &[OWN_LABEL, APP_LABEL])?;
         check_keys("pod.annotations", &self.annotations, &[])?;
@@ -265,25 +271,26 @@ impl PodSettings {
             ("generator", generator),
             ("agent", agent),
         ] {
-            let at = |found| format!("pod.resources.{role}: {found}");
-            resources.check().map_err(at)?;
+            let at = format!("pod.resources.{role}");
+            resources.check().map_err(|found| found.within(&at))?;
         }
         Ok(())
     }
 }
 
 /// Checks the labels of namespaces.
-pub(super) fn check_namespace_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
+pub(super) fn check_namespace_labels(labels: &BTreeMap<String, String>) -> Result<(), Problem> {
     check_keys("namespace_labels", labels, &[OWN_LABEL])
 }
 
 /// Checks the annotations of Services: their keys and placeholders.
-pub(super) fn check_service_annotations(map: &BTreeMap<String, String>) -> Result<(), String> {
+pub(super) fn check_service_annotations(map: &BTreeMap<String, String>) -> Result<(), Problem> {
     check_keys("service_annotations", map, &[])?;
     let is_unknown = |value: &&String| value.replace(NAMESPACES, "").contains("${");
     match map.values().find(is_unknown) {
-        Some(value) => Err(format!(
-            "found `{value}` in service_annotations, expected no placeholder but `{NAMESPACES}`"
+        Some(value) => Err(Problem::new(
+            format!("found `{value}` in service_annotations"),
+            format!("no placeholder but `{NAMESPACES}`"),
         )),
         None => Ok(()),
     }
@@ -294,13 +301,13 @@ fn check_keys(
     section: &str,
     map: &BTreeMap<String, String>,
     reserved: &[&str],
-) -> Result<(), String> {
+) -> Result<(), Problem> {
     let is_reserved =
         |key: &&String| reserved.contains(&key.as_str()) || key.starts_with(OWN_PREFIX);
     match map.keys().find(is_reserved) {
-        Some(key) => Err(format!(
+        Some(key) => Err(Problem::of(format!(
             "tare itself sets `{key}` in {section}: use another name"
-        )),
+        ))),
         None => Ok(()),
     }
 }
@@ -333,9 +340,11 @@ mod tests {
         };
         let export_to = "networking.istio.io/exportTo";
         assert_eq!(check(export_to, "${tare.namespaces},shop"), Ok(()));
-        let wrong = check(export_to, "${tare.namespace}").unwrap_err();
+        let wrong = check(export_to, "${tare.namespace}")
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("`${tare.namespaces}`"), "{wrong}");
-        let wrong = check("tare.run/id", "x").unwrap_err();
+        let wrong = check("tare.run/id", "x").unwrap_err().to_string();
         assert!(wrong.contains("in service_annotations"), "{wrong}");
     }
 
@@ -372,7 +381,7 @@ mod tests {
             ),
         ] {
             let settings: PodSettings = serde_json::from_str(text).unwrap();
-            let found = settings.check().unwrap_err();
+            let found = settings.check().unwrap_err().to_string();
             assert!(found.contains(expected), "{found}");
         }
     }

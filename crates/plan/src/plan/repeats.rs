@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::resolved::{PrecisionTarget, StopRule, TARGETS, UNTIL_MIN};
-use crate::limits::REPEATS_MAX;
-use crate::source::{Count, Field, Location, Problems, Share, Short};
+use crate::limits::{REPEATS_MAX, TIME_NS_MAX};
+use crate::source::{Count, Duration, Field, Location, Problems, Share, Short};
 
 /// Default of `max` in an adaptive plan.
 const MAX_DEFAULT: u32 = 20;
@@ -25,15 +25,30 @@ pub(super) struct RepeatsFile {
     max: Field<Count<1, REPEATS_MAX>>,
     /// Fewest blocks, 5 to 1000. Default: 5. Only with `until`.
     min: Field<Count<UNTIL_MIN, REPEATS_MAX>>,
-    /// Stop when every mesh under every load has intervals this narrow: half their width as a
-    /// share of the percentile, such as `{p99: 5%}`.
-    until: Field<UntilFile>,
+    /// Time limit for the blocks, such as `8m`. The first `min` blocks always run. Only with `until`.
+    #[schemars(with = "Option<Duration<1, TIME_NS_MAX>>")]
+    budget: Field<Duration<1, TIME_NS_MAX>>,
+    /// Stop when the questions are answered: `resolved`. Or when every mesh under every load has intervals this narrow: half
+    /// their width as a share of the percentile, such as `{p99: 5%}`.
+    #[schemars(with = "Option<Short<Answers, UntilFile>>")]
+    until: Field<Short<Answers, UntilFile>>,
+}
+
+/// What must be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", expecting = "`resolved`")]
+pub(super) enum Answers {
+    /// Each primary ratio is different or the same.
+    Resolved,
 }
 
 /// Targets: percentiles, and half the width of their intervals as a share.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename = "Until", deny_unknown_fields, default, expecting = "`until`")]
 pub(super) struct UntilFile {
+    /// `resolved`: for each pair of meshes under the load with the highest rate, the median, p99 and CPU per request are
+    /// different or the same within the margin.
+    answers: Field<Answers>,
     /// Target of the median.
     p50: Field<Share>,
     /// Target of the 90th percentile.
@@ -53,11 +68,17 @@ pub(super) fn resolve(
 ) -> Option<(u32, Option<StopRule>)> {
     let Short(file, _) = written.or_else(Short::default)?;
     let until_location = file.until.location();
-    let Some(until) = file.until.optional()? else {
-        if let Some(location) = file.min.location() {
-            problems
-                .add(location, "`min` needs `until`")
-                .expected("`until` as well, or a number of repeats");
+    let Some(Short(until, _)) = file.until.optional()? else {
+        let needs_until = [
+            ("min", file.min.location()),
+            ("budget", file.budget.location()),
+        ];
+        for (key, location) in needs_until {
+            if let Some(location) = location {
+                problems
+                    .add(location, format!("`{key}` needs `until`"))
+                    .expected("`until` as well, or a number of repeats");
+            }
         }
         return Some((file.max.or(Count(REPEATS_DEFAULT))?.0, None));
     };
@@ -78,18 +99,25 @@ pub(super) fn resolve(
             targets.push(PrecisionTarget { what, half_width });
         }
     }
-    if targets.is_empty() {
+    let resolved = until.answers.optional()?.is_some();
+    if targets.is_empty() && !resolved {
         // An unknown key is probably the percentile.
         if !problems.list().is_empty() {
             return None;
         }
         problems
             .add(until_location.unwrap_or(location), "found no percentile")
-            .expected("at least one of p50, p90, p99 and p99.9")
-            .help("for example `until: {p99: 5%}`");
+            .expected("`resolved`, or at least one of p50, p90, p99 and p99.9")
+            .help("for example `until: resolved`, or `until: {p99: 5%}`");
         return None;
     }
-    Some((max, Some(StopRule { targets, min })))
+    let rule = StopRule {
+        targets,
+        min,
+        resolved,
+        budget_ns: file.budget.optional()?.map(|d| d.0),
+    };
+    Some((max, Some(rule)))
 }
 
 #[cfg(test)]
@@ -100,6 +128,16 @@ mod tests {
     fn plan(text: &str, sets: &[&str]) -> Result<Plan, PlanErrors> {
         let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
         resolve("plan.yaml", text, &sets, &|_| Err("no files".into()))
+    }
+
+    #[test]
+    fn a_plan_can_run_until_its_questions_are_answered() {
+        let plan = plan("repeats: {until: resolved, min: 6, budget: 4m}", &[]).unwrap();
+        let rule = plan.until.unwrap();
+        assert!(rule.resolved && rule.targets.is_empty());
+        assert_eq!((rule.min, rule.budget_ns), (6, Some(240_000_000_000)));
+        let looks: Vec<u32> = (1..=30).filter(|n| rule.is_look(*n)).collect();
+        assert_eq!(looks, [6, 9, 14, 21]);
     }
 
     #[test]
@@ -134,6 +172,8 @@ mod tests {
             ("repeats: {until: {p99: 5}}", "has no unit"),
             ("repeats: {until: {p99: 0%}}", "0%"),
             ("repeats: {min: 5}", "`min` needs `until`"),
+            ("repeats: {budget: 5m}", "`budget` needs `until`"),
+            ("repeats: {until: solved}", "`resolved`"),
             ("repeats: {until: {p99: 5%}, min: 3}", "3"),
             (
                 "repeats: {until: {p99: 5%}, max: 4}",

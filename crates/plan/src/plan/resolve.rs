@@ -168,7 +168,7 @@ fn read(
         until,
         gate: None,
         reruns: file.reruns.or(Count(1))?.0,
-        pairing,
+        pairing: pairing.unwrap_or_default(),
         slice,
         margins: file.margins.or_else(MarginsFile::default)?.resolve()?,
         seed: file.seed.or(1)?,
@@ -177,6 +177,9 @@ fn read(
             Some(prices) => Some(prices.resolve()?),
         },
     };
+    if pairing.is_none() {
+        pairing::choose(&mut plan);
+    }
     let has_churn = plan.has_churn();
     plan.kubernetes
         .iter_mut()
@@ -254,8 +257,8 @@ fn kubernetes(
 ) -> Option<Option<Box<KubernetesSettings>>> {
     let location = written.location().unwrap_or_default();
     let settings = written.or_else(KubernetesSettings::default)?;
-    if let Err(message) = settings.check() {
-        problems.add_message(location, &format!("in `kubernetes`: {message}"));
+    if let Err(problem) = settings.check() {
+        problems.add_at(location, problem.within("in `kubernetes`"));
         return None;
     }
     let on_cluster = environment? == Environment::Kubernetes;
@@ -367,9 +370,9 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
         return None;
     };
     if let Some(version) = version
-        && let Err(message) = mesh.at_version(version)
+        && let Err(problem) = mesh.at_version(version)
     {
-        problems.add_message(location, &message);
+        problems.add_at(location, problem);
         return None;
     }
     if let Some(location) = entry.settings.location() {

@@ -84,14 +84,33 @@ pub struct Plan {
     pub prices: Option<Prices>,
 }
 
-/// The targets of an adaptive plan, for every mesh under every load.
+/// When an adaptive plan has enough blocks: all targets are met for every mesh and load and, if `resolved` is set, all
+/// primary ratios are resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopRule {
-    /// At least one.
+    /// At least one, unless `resolved` is set.
     pub targets: Vec<PrecisionTarget>,
     /// Fewest blocks, at least [`UNTIL_MIN`].
     pub min: u32,
+    /// Whether every primary ratio must be different or the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resolved: bool,
+    /// No block begins that would end later than this after the first one began, in nanoseconds; absent without a limit.
+    /// The fewest blocks run in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_ns: Option<u64>,
+}
+
+impl StopRule {
+    /// Whether outcomes are checked after this number of blocks. Each check can find a difference by chance, so there are
+    /// few: after the fewest blocks, and then each time after half as many more.
+    #[must_use]
+    pub fn is_look(&self, blocks: u32) -> bool {
+        let next = |n: &u32| Some(n + n.div_ceil(2));
+        let mut looks = std::iter::successors(Some(self.min.max(1)), next);
+        looks.find(|n| *n >= blocks) == Some(blocks)
+    }
 }
 
 /// One target of a [`StopRule`].

@@ -20,8 +20,8 @@ pub(super) fn resolve(
         GraphEntry::Name(name) => by_name(problems, &name, graph_location),
         GraphEntry::Generate(settings) => match settings.generate.graph() {
             Ok(graph) => Some(graph),
-            Err(found) => {
-                problems.add_message(graph_location, &found);
+            Err(problem) => {
+                problems.add_at(graph_location, problem);
                 None
             }
         },

@@ -76,11 +76,7 @@ pub(super) struct Error(Option<Problem>);
 
 impl Error {
     fn new(found: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self(Some(Problem {
-            found: found.into(),
-            expected: expected.into(),
-            ..Problem::default()
-        }))
+        Self(Some(Problem::new(found, expected)))
     }
 
     fn one_of(found: &str, name: &str, known: &'static [&'static str]) -> Self {

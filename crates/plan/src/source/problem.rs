@@ -19,9 +19,29 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem that is only what was found.
+    pub(crate) fn of(found: impl Into<String>) -> Self {
+        Self::new(found, "")
+    }
+
+    /// A problem whose place is not known yet.
+    pub(crate) fn new(found: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self {
+            found: found.into(),
+            expected: expected.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Puts the part of a file before what was found there: `in `exec``.
+    pub(crate) fn within(mut self, part: &str) -> Self {
+        self.found = format!("{part}: {}", self.found);
+        self
+    }
+
     /// From a message of the form `FOUND, expected EXPECTED; HELP`, whose last two parts may be
     /// absent.
-    pub(super) fn from_message(message: &str) -> Self {
+    pub(crate) fn from_message(message: &str) -> Self {
         let (found, rest) = message.split_once(", expected ").unwrap_or((message, ""));
         let (expected, help) = match rest.split_once("; ") {
             Some((expected, help)) => (expected, Some(help.to_owned())),
@@ -58,6 +78,19 @@ impl Problem {
         self
     }
 }
+
+/// `FOUND, expected EXPECTED; HELP`, without the place.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.found)?;
+        if !self.expected.is_empty() {
+            write!(f, ", expected {}", self.expected)?;
+        }
+        self.help.iter().try_for_each(|help| write!(f, "; {help}"))
+    }
+}
+
+impl std::error::Error for Problem {}
 
 /// What was read: a file with its name, or an argument of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,14 +141,19 @@ impl Problems {
         &mut self.list[at]
     }
 
+    /// Adds a problem without a place of its own.
+    pub(crate) fn add_at(&mut self, location: Location, problem: Problem) -> &mut Problem {
+        let added = self.add(location, "");
+        *added = Problem {
+            location,
+            ..problem
+        };
+        added
+    }
+
     /// Adds the problem of a message of the form `FOUND, expected EXPECTED; HELP`.
     pub(crate) fn add_message(&mut self, location: Location, message: &str) -> &mut Problem {
-        let problem = self.add(location, "");
-        *problem = Problem {
-            location,
-            ..Problem::from_message(message)
-        };
-        problem
+        self.add_at(location, Problem::from_message(message))
     }
 
     /// Returns `complete` if there are no problems, and the sorted problems otherwise.

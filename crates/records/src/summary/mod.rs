@@ -42,7 +42,7 @@ pub use profiles::{
 pub use ratio::{MeshComparison, MoreBlocks, Outcome, Ratio, RatioVariant, TrialSelection};
 pub use run::{Answer, MachineState, MeshTrials, Setup, Summary, TrialRow, TrialStatus};
 pub use stability::{Outlier, OutlierCores};
-pub use stopping::{StopTarget, Stopping};
+pub use stopping::{StopAnswers, StopTarget, Stopping};
 pub use sweep::{
     FactorSummary, Fit, Residual, Slice, SweepFigure, SweepLine, SweepPoint, SweepRatio,
     SweepSummary,

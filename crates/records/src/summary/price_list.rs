@@ -64,7 +64,7 @@ pub struct Price {
     /// Whether the feature changes the figure; corrected for the primary ratios of the feature (Holm), without
     /// those of memory. Absent if the list has no answer.
     pub outcome: Option<Outcome>,
-    /// What the feature adds: the mean difference over the blocks, in the unit of the figure. Absent if
+    /// What the feature adds: the typical difference over the blocks, in the unit of the figure. Absent if
     /// the trials have several kinds of memory, or the number of hops is unknown.
     pub added: Option<Estimate>,
 }

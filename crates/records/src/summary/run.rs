@@ -136,7 +136,7 @@ pub struct Setup {
     /// How the trials of a block shared the machine.
     #[serde(default, skip_serializing_if = "Pairing::is_turns")]
     pub pairing: Pairing,
-    /// Number of blocks.
+    /// Number of blocks of each mesh.
     pub repeats: u32,
     /// Number of blocks of each load that not every block has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -107,7 +107,7 @@ fn clean(label: &str) -> String {
 }
 
 fn latency(trial: &StoredTrial) -> Result<Histogram, ExportError> {
-    let load = trial.result.load.as_ref();
+    let load = trial.result.counted();
     let latency = load.map(|l| Histogram::from_wire(&l.histograms.latency));
     let latency = latency.transpose().map_err(|e| damaged(trial, e))?;
     Ok(latency.unwrap_or_default())
@@ -202,7 +202,7 @@ fn fortio(run: &LoadedRun, summary: &Summary) -> Result<Files, ExportError> {
             url: String::new(),
             connections,
         };
-        let loads = trials.iter().filter_map(|t| t.result.load.as_ref());
+        let loads = trials.iter().filter_map(|t| t.result.counted());
         let text = formats::fortio(&about, &loads.collect::<Vec<_>>());
         text.map_err(|e| damaged(trials[0], e))
     };

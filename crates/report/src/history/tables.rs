@@ -108,6 +108,7 @@ pub fn entries_min<'a>(series: impl IntoIterator<Item = &'a HistorySeries>, entr
 
 /// One table: a figure under a load, of one plan on one host.
 pub(crate) struct HistoryTable<'a> {
+    pub(crate) what: Figure,
     /// The figure in a list, such as `p50`; with the load if the group has several loads with this figure.
     pub(crate) name: String,
     /// The figure and the load.
@@ -238,6 +239,7 @@ fn table<'a>(
     let series = series.get(&key).cloned().unwrap_or_default();
     let ratios = series.iter().filter(|s| s.key.unit.is_none());
     HistoryTable {
+        what: kind.what,
         name,
         title: format!("{} at {load}", kind.title),
         anchor: &first.anchor,

@@ -11,8 +11,11 @@ use tare_analysis::StoredTrial;
 use tare_files::open_without_links;
 use tare_records::layout;
 use tare_records::record::{AgentRecord, LoadRecord, ResourceSample};
+use tare_records::search::SearchStep;
 
+use super::noise::Beside;
 use super::series::{SeriesBuilder, TrialSeries};
+use crate::steps;
 use crate::store::{LoadedRun, next_line};
 
 /// Most bytes of a stream that are read.
@@ -27,6 +30,20 @@ pub struct Details {
     pub series: Vec<TrialSeries>,
     /// The plan as it was written; empty if the run directory has none.
     pub plan: String,
+    /// What ran beside each trial, for a drawing; not in the page's data either.
+    #[serde(skip)]
+    pub(super) beside: Vec<Beside>,
+    /// The searches for capacities, for a drawing; not in the page's data.
+    #[serde(skip)]
+    pub(super) searches: Vec<TrialSearch>,
+}
+
+/// The search of a trial for the capacity.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TrialSearch {
+    pub(super) mesh: String,
+    pub(super) load: String,
+    pub(super) steps: Vec<SearchStep>,
 }
 
 /// Reads the series of all trials, and the plan.
@@ -45,7 +62,33 @@ pub(super) fn read(run: &LoadedRun) -> Details {
             plan.clear();
         }
     }
-    Details { series, plan }
+    let searches = run.trials.iter();
+    let searches = searches.filter_map(|t| search(&run.dir.join(layout::TRIALS).join(&t.dir), t));
+    let beside = run.trials.iter().filter_map(|trial| {
+        let machine = &trial.result.resources.as_ref()?.machine;
+        Some(Beside {
+            index: trial.result.trial.index,
+            cores: machine.cores,
+            others: machine.other_cores + machine.stolen_cores,
+        })
+    });
+    Details {
+        beside: beside.collect(),
+        series,
+        plan,
+        searches: searches.collect(),
+    }
+}
+
+fn search(dir: &Path, trial: &StoredTrial) -> Option<TrialSearch> {
+    trial.result.capacity.as_ref()?;
+    let steps = steps::read(&dir.join(layout::STEPS)).ok()?.into_iter();
+    let spec = &trial.result.trial;
+    Some(TrialSearch {
+        mesh: spec.mesh.name.clone(),
+        load: spec.load.name.clone(),
+        steps: steps.map(|s| s.step).collect(),
+    })
 }
 
 fn trial_series(dir: &Path, trial: &StoredTrial) -> Option<TrialSeries> {

@@ -8,6 +8,7 @@ use tare_records::summary::Summary;
 use super::details::{self, Details};
 use super::html::Html;
 use super::{about, header, path, profiles, published, sections, trials};
+use crate::findings;
 use crate::store::{LoadedRun, StoreError, load_run};
 
 const SCRIPT: &str = include_str!("../../../../web/dist/page.js");
@@ -52,21 +53,26 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     if live {
         header::live(&mut page);
     }
+    // A run that may still get an answer does not say that it has none.
+    let none = findings::no_answer(summary).filter(|_| !live);
     // A plan with proxies on one side only asks where in the path they cost.
-    let asks_where = summary
-        .path
-        .as_ref()
-        .is_some_and(|p| !p.decompositions.is_empty());
+    let asks_where = none.is_none()
+        && summary
+            .path
+            .as_ref()
+            .is_some_and(|p| !p.decompositions.is_empty());
     if asks_where {
         path::section(&mut page, summary);
     }
-    header::answers(&mut page, summary);
+    let searches = details.map_or(&[][..], |d| &d.searches);
+    header::answers(&mut page, summary, none.as_deref(), searches);
     sections::write(&mut page, summary, details.is_some());
     if !asks_where {
         path::section(&mut page, summary);
     }
     profiles::section(&mut page, summary);
-    trials::section(&mut page, summary);
+    let beside = details.map_or(&[][..], |d| &d.beside);
+    trials::section(&mut page, summary, beside);
     published::section(&mut page, summary);
     about::setup(&mut page, summary);
     about::method(&mut page, summary);

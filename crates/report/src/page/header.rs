@@ -3,6 +3,7 @@
 use tare_records::summary::{Summary, TrialStatus};
 use tare_records::verdict::Grade;
 
+use super::details::TrialSearch;
 use super::html::Html;
 use super::parts::{badge, caption, mesh_label, open_section};
 use super::{capacity, churn, gate, price_list, sections, sweep};
@@ -37,24 +38,40 @@ pub(super) fn live(page: &mut Html) {
     );
 }
 
-/// The answers, a chart of them, and the contents of the page.
-pub(super) fn answers(page: &mut Html, summary: &Summary) {
+/// Appends the answers with their charts, and the table of contents. If a run has no answer, `reason` says why: it comes
+/// first, and the figures are folded away.
+pub(super) fn answers(
+    page: &mut Html,
+    summary: &Summary,
+    reason: Option<&str>,
+    searches: &[TrialSearch],
+) {
     page.raw(
         "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
     );
+    if let Some(words) = reason {
+        page.tag("p class=\"no-answer\"", words).raw("\n");
+        page.raw("<details class=\"figures\"><summary>What was measured</summary>\n");
+    }
+    shown(page, summary, searches);
+    if reason.is_some() {
+        page.raw("</details>\n");
+    }
+    sections::contents(page, summary);
+    page.raw("</section>\n");
+}
+
+fn shown(page: &mut Html, summary: &Summary, searches: &[TrialSearch]) {
     gate::first_screen(page, summary);
     if capacity::is_of(summary) {
         sentences(page, summary);
-        capacity::tables(page, summary);
-        sections::contents(page, summary);
-        page.raw("</section>\n");
-        return;
+        return capacity::tables(page, summary, searches);
     }
     churn::first_screen(page, summary);
     sweep::first_screen(page, summary);
     match &summary.price_list {
         Some(list) => {
-            price_list::table(page, summary, list);
+            price_list::first_screen(page, summary, list);
             sentences(page, summary);
         }
         None => {
@@ -64,8 +81,6 @@ pub(super) fn answers(page: &mut Html, summary: &Summary) {
             }
         }
     }
-    sections::contents(page, summary);
-    page.raw("</section>\n");
 }
 
 fn title(summary: &Summary) -> String {

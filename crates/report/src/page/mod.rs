@@ -3,6 +3,7 @@
 //! embedded summary.
 
 mod about;
+mod axis;
 mod capacity;
 mod churn;
 mod cost;
@@ -13,9 +14,12 @@ mod header;
 mod history;
 pub(crate) mod html;
 mod instrument;
+mod lanes;
+mod noise;
 mod parts;
 mod path;
 mod path_drawing;
+mod plot;
 mod price_list;
 mod profiles;
 mod published;

@@ -1,12 +1,15 @@
 //! Where in the path of a request the meshes cost time, CPU and memory. The drawings are written here, so
 //! that they need no script; their colours follow the page's.
 
-use tare_records::summary::Summary;
-use tare_records::summary::path::{Decomposition, PathCosts, PathEdge, ServiceCosts};
+use tare_plan::Unit;
+use tare_records::summary::path::{Decomposition, Part, PathCosts, PathEdge, ServiceCosts};
+use tare_records::summary::{Outcome, Summary};
 
 use super::html::Html;
+use super::lanes::{self, Lane, Lanes};
 use super::parts::{caption, mesh_label, open_section, per_load, table};
 use super::path_drawing;
+use crate::table::{Mark, Scale};
 use crate::words::colour_of;
 use crate::{tables, words};
 
@@ -32,7 +35,9 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
 
 /// What the sides of a call add: a sentence and the table.
 fn decomposed(page: &mut Html, summary: &Summary, d: &Decomposition) {
-    page.tag("p", &words::decomposition(summary, d)).raw("\n");
+    page.tag("p class=\"answer\"", &words::decomposition(summary, d))
+        .raw("\n");
+    lanes::write(page, &waterfall(d));
     caption(
         page,
         "Added latency over no proxy, by block, with intervals. The means of the callers' proxies, the called \
@@ -40,6 +45,37 @@ fn decomposed(page: &mut Html, summary: &Summary, d: &Decomposition) {
          the interaction has none. Mutual TLS needs a proxy at both ends: it is on top of both.",
     );
     table(page, &tables::parts(summary, d));
+}
+
+/// Each part on top of those before it: from no proxy to the whole path, and mutual TLS on top of that.
+fn waterfall(d: &Decomposition) -> Lanes {
+    let of = |wanted: Part| d.parts.iter().find(|p| p.part == wanted);
+    let end = |wanted: Part| of(wanted).map_or(0.0, |p| p.mean_ns.value);
+    let both = end(Part::Client) + end(Part::Server);
+    let parts = [
+        (Part::Client, 0.0),
+        (Part::Server, end(Part::Client)),
+        (Part::Interaction, both),
+        (Part::Whole, 0.0),
+        (Part::MutualTls, end(Part::Whole)),
+    ];
+    let lane = |(part, from): (Part, f64)| {
+        let e = &of(part)?.mean_ns;
+        let is_sure = e
+            .low
+            .zip(e.high)
+            .is_some_and(|(low, high)| low > 0.0 || high < 0.0);
+        let outcome = match is_sure {
+            true => Outcome::Different,
+            false => Outcome::NotResolved,
+        };
+        Some(Lane::new(part.words(), e, Mark::Outcome(outcome)).bar_from(from))
+    };
+    Lanes {
+        lanes: parts.into_iter().filter_map(lane).collect(),
+        origin: 0.0,
+        scale: Scale::Added(Unit::Ns),
+    }
 }
 
 /// The workload's graph of each mesh with proxies, with the added time on its edges.

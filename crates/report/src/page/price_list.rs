@@ -1,10 +1,12 @@
-//! The price list of features: a table with bars, and the proof of each feature.
+//! The price list of features: the answer, a picture of it, a table with bars, and the proof of each feature.
 
-use tare_records::summary::{PriceList, Summary};
+use tare_plan::Unit;
+use tare_records::summary::{FeaturePrice, PriceList, Summary};
 
 use super::html::Html;
+use super::lanes::{self, Lane, Lanes};
 use super::parts::caption;
-use crate::table::html;
+use crate::table::{Scale, html};
 use crate::{prices, tables};
 
 /// On a narrow screen, each feature is a block: its title, then the figures with their names.
@@ -24,16 +26,41 @@ const STYLE: &str = "<style>\
 .prices .bar { margin-left: 0; }\
 }</style>\n";
 
-/// Appends the table.
-pub(super) fn table(page: &mut Html, summary: &Summary, list: &PriceList) {
-    if let Some(words) = prices::no_answer(list) {
-        page.tag("p", &words).raw("\n");
+/// Appends what the features cost: the answer, its picture, and the table.
+pub(super) fn first_screen(page: &mut Html, summary: &Summary, list: &PriceList) {
+    match prices::no_answer(list) {
+        Some(words) => page.tag("p", &words).raw("\n"),
+        None => page
+            .tag("p class=\"answer\"", &prices::answer(summary, list))
+            .raw("\n"),
+    };
+    let nothing = list.features.iter().find(|f| f.nothing);
+    let noise = nothing.and_then(|f| f.cpu.as_ref()?.added.as_ref());
+    let noise = noise.and_then(|e| e.low.zip(e.high));
+    let lane = |feature: &FeaturePrice| {
+        let price = feature.cpu.as_ref()?;
+        let (name, mark) = (prices::name(&feature.mesh), prices::mark(price));
+        Some(Lane::new(name, price.added.as_ref()?, mark).on_band(noise))
+    };
+    let picture = Lanes {
+        lanes: list.features.iter().filter_map(lane).collect(),
+        origin: 0.0,
+        scale: Scale::Added(Unit::Ns),
+    };
+    if !picture.lanes.is_empty() {
+        page.raw("<h3>CPU time that a feature adds to a hop</h3>\n");
+        lanes::write(page, &picture);
+        caption(page, prices::PICTURE);
     }
+    page.raw(
+        "<details class=\"figures\"><summary>Latency, CPU and memory of each feature</summary>\n",
+    );
     page.raw(STYLE);
     page.raw("<div class=\"prices\">");
     html::write(page, &tables::features(summary, list));
     page.raw("</div>");
     caption(page, &prices::legend(summary, list));
+    page.raw("</details>\n");
     page.raw("<details class=\"figures\"><summary>Proof that each feature was on</summary>\n");
     html::write(page, &tables::proofs(list));
     page.raw("</details>\n");

@@ -7,38 +7,56 @@ use crate::page::html::{Html, escape};
 
 /// Appends the table with its heading as its caption. It scrolls if it is too wide.
 pub(crate) fn write(page: &mut Html, table: &Table) {
+    write_rows(page, table, "table", |_| String::new(), |_, _, _| ());
+}
+
+/// Appends the table, which begins with the tag `open`. Each row, by its position, has these attributes and what `below`
+/// appends below it, which gets the number of columns as well.
+pub(crate) fn write_rows(
+    page: &mut Html,
+    table: &Table,
+    open: &str,
+    attributes: impl Fn(usize) -> String,
+    below: impl Fn(&mut Html, usize, usize),
+) {
     let columns: Vec<(usize, &Column)> = table.shown().collect();
+    head(page, table, open, &columns);
+    for (n, row) in table.rows.iter().enumerate() {
+        page.raw(&format!("<tr{}>", attributes(n)));
+        for (at, (i, column)) in columns.iter().enumerate() {
+            // Words head their row. A number, such as that of a trial, does not: it is read as one of the cells.
+            match at == 0 && column.left {
+                true => {
+                    page.raw("<th scope=\"row\">");
+                    content(page, &row[*i], column);
+                    page.raw("</th>");
+                }
+                false => cell(page, &row[*i], column, table.stacks),
+            }
+        }
+        page.raw("</tr>\n");
+        below(page, n, columns.len());
+    }
+    page.raw("</tbody></table></div>\n");
+}
+
+fn head(page: &mut Html, table: &Table, open: &str, columns: &[(usize, &Column)]) {
     let label = match table.heading.as_str() {
         "" => columns.first().map_or_else(String::new, |(_, c)| c.head()),
         heading => heading.to_owned(),
     };
     page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"")
         .text(&label)
-        .raw("\"><table>\n");
+        .raw(&format!("\"><{open}>\n"));
     if !table.heading.is_empty() {
         page.tag("caption", &table.heading).raw("\n");
     }
     page.raw("<thead><tr>");
-    for (_, column) in &columns {
+    for (_, column) in columns {
         let class = if column.left { " class=\"l\"" } else { "" };
         page.tag(&format!("th scope=\"col\"{class}"), &column.head());
     }
     page.raw("</tr></thead>\n<tbody>\n");
-    for row in &table.rows {
-        page.raw("<tr>");
-        for (at, (i, column)) in columns.iter().enumerate() {
-            match at {
-                0 => {
-                    page.raw("<th scope=\"row\">");
-                    content(page, &row[*i], column);
-                    page.raw("</th>");
-                }
-                _ => cell(page, &row[*i], column, table.stacks),
-            }
-        }
-        page.raw("</tr>\n");
-    }
-    page.raw("</tbody></table></div>\n");
 }
 
 fn cell(page: &mut Html, cell: &Cell, column: &Column, stacks: bool) {

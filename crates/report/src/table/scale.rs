@@ -55,7 +55,7 @@ impl Scale {
         }
     }
 
-    /// The unit for the head of the column; empty if there is none, or if each number has its own.
+    /// The unit in the head of the column. Empty for numbers without a unit, and for those with the unit in the cell.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::Seconds => "s",

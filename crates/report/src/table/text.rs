@@ -162,7 +162,8 @@ fn notes(out: &mut Output, table: &Table, cells: &[Cell]) {
     let notes = table.shown().filter(|(_, c)| c.notes);
     for (i, column) in notes {
         if let Cell::Text(text) = &cells[i] {
-            out.wrapped(DIM, &format!("{}: {text}", column.head()), "  ", "    ");
+            let code = if column.warns { YELLOW } else { DIM };
+            out.wrapped(code, &format!("{}: {text}", column.head()), "  ", "    ");
         }
     }
 }

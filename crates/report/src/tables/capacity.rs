@@ -2,10 +2,10 @@
 
 use tare_analysis::summary::recovery_words;
 use tare_plan::{Figure, Load};
-use tare_records::summary::{Cell as MeshCell, Estimate, Summary};
+use tare_records::summary::{Cell as MeshCell, CellCapacity, CellOverload, Estimate, Summary};
 
-use super::of_load;
-use crate::table::{Bar, Cell, Column, Scale, Table};
+use super::{of_load, typical};
+use crate::table::{Bar, Cell, Column, Columns, Scale, Table};
 use crate::words;
 
 /// The rates of a load without a rate of its own.
@@ -17,56 +17,43 @@ pub(crate) fn without_rate(summary: &Summary, load: &Load) -> Table {
 }
 
 fn capacity(summary: &Summary, load: &Load) -> Table {
-    let columns = [
-        Column::text("open loop"),
-        Column::figure(Figure::Capacity),
-        over(summary),
-        Column::notes("limit"),
-        Column::number("CPU", Scale::Cores).brief(),
-        Column::number("memory", Scale::Mib).brief(),
-    ];
     let rate = |cell: &MeshCell| cell.capacity.as_ref()?.rate_rps.clone();
-    let rows = of_load(summary, &load.name).map(|cell| {
-        let capacity = cell.capacity.as_ref();
+    let limits = |cell: &MeshCell, capacity: Option<&CellCapacity>| {
         let limits = capacity.iter().flat_map(|c| &c.limits);
         let limits = limits.map(|limit| words::limit(limit, cell.trials_used.len()));
-        vec![
-            Cell::mesh(summary, &cell.mesh),
-            bar(summary, cell, rate),
-            ratio(summary, cell, Figure::Capacity),
-            Cell::words(limits.collect::<Vec<_>>().join("; ")),
-            Cell::estimate(capacity.and_then(|c| c.cpu_cores.as_ref())),
-            Cell::estimate(capacity.and_then(|c| c.memory_bytes.as_ref())),
-        ]
-    });
-    Table::new("Capacity", columns, rows)
+        Cell::words(limits.collect::<Vec<_>>().join("; "))
+    };
+    let cores = Column::number("CPU", Scale::Cores).brief();
+    let memory = Column::number("memory", Scale::Mib).brief();
+    Columns::of(of_load(summary, &load.name).map(|cell| (cell, cell.capacity.as_ref())))
+        .mesh("open loop", summary, |(c, _)| &c.mesh)
+        .with(Column::figure(Figure::Capacity), |(c, _)| {
+            bar(summary, c, rate)
+        })
+        .with(over(summary), |(c, _)| ratio(summary, c, Figure::Capacity))
+        .with(Column::notes("limit"), |(c, found)| limits(c, *found))
+        .estimate(cores, |(_, found)| found.and_then(|c| c.cpu_cores.as_ref()))
+        .estimate(memory, |(_, found)| {
+            found.and_then(|c| c.memory_bytes.as_ref())
+        })
+        .table("Capacity")
 }
 
 fn closed_loop(summary: &Summary, load: &Load) -> Table {
-    let columns = [
-        Column::text("closed loop"),
-        Column::figure(Figure::Throughput),
-        over(summary),
-        Column::figure(Figure::P50).brief(),
-        Column::figure(Figure::P99).brief(),
-        Column::number("failed", Scale::Count).wide(),
-    ];
-    let rows = of_load(summary, &load.name).map(|cell| {
-        let quantile = |name| {
-            let found = cell.supported(name);
-            Cell::nanoseconds(found.map(|q| (q.value_ns, q.low_ns, q.high_ns)))
-        };
-        vec![
-            Cell::mesh(summary, &cell.mesh),
-            bar(summary, cell, |cell| cell.throughput_rps.clone()),
-            ratio(summary, cell, Figure::Throughput),
-            quantile(Figure::P50),
-            quantile(Figure::P99),
-            Cell::count(cell.counts.planned - cell.counts.ok),
-        ]
-    });
-    let heading = format!("Closed loop of {}", load.users());
-    Table::new(heading, columns, rows)
+    let rate = |cell: &MeshCell| cell.throughput_rps.clone();
+    let percentile = |figure| Column::figure(figure).brief();
+    let failed = Column::number("failed", Scale::Count).wide();
+    Columns::of(of_load(summary, &load.name))
+        .mesh("closed loop", summary, |c| &c.mesh)
+        .with(Column::figure(Figure::Throughput), |c| {
+            bar(summary, c, rate)
+        })
+        .with(over(summary), |c| ratio(summary, c, Figure::Throughput))
+        .each([Figure::P50, Figure::P99], percentile, |c, figure| {
+            typical(c, figure)
+        })
+        .count(failed, |c| c.counts.planned - c.counts.ok)
+        .table(format!("Closed loop of {}", load.users()))
 }
 
 fn over(summary: &Summary) -> Column {
@@ -98,40 +85,45 @@ fn bar(summary: &Summary, cell: &MeshCell, rate: impl Fn(&MeshCell) -> Option<Es
 
 /// The meshes beyond the capacity: a table for each capacity that the rates are a share of.
 pub(crate) fn overloads(summary: &Summary) -> Vec<Table> {
-    let columns = [
-        Column::text("mesh"),
-        Column::number("load, %", Scale::Count),
-        Column::number("offered", Scale::Rps),
-        Column::figure(Figure::Goodput),
-        Column::number("failed", Scale::Percent).brief(),
-        Column::figure(Figure::P50).wide(),
-        Column::figure(Figure::P99).brief(),
-        Column::text("recovery"),
-    ];
     let tables = words::overloads(summary).into_iter();
     let table = |(heading, overloads): (&str, Vec<words::MeshOverload<'_>>)| {
-        let rates = overloads.iter().map(|(_, o)| o.rate_rps);
-        let most = rates.fold(0.0, f64::max);
-        let row = |(mesh, overload): &words::MeshOverload<'_>| {
-            let goodput = overload.goodput_rps.as_ref();
-            let bar = Bar {
-                colour: words::colour_of(summary, mesh),
-                length: goodput.map_or(0.0, |e| e.value / most),
-                of: Some(overload.rate_rps / most),
-            };
-            vec![
-                Cell::mesh(summary, mesh),
-                Cell::count(overload.percent.into()),
-                Cell::Number(overload.rate_rps),
-                Cell::estimate(goodput).with_bar(bar),
-                Cell::estimate(&overload.failed_share),
-                Cell::estimate(&overload.p50_ns),
-                Cell::estimate(&overload.p99_ns),
-                Cell::text(recovery_words(overload)),
-            ]
-        };
-        let rows: Vec<Vec<Cell>> = overloads.iter().map(row).collect();
-        Table::new(heading, columns.clone(), rows)
+        overload(summary, heading, &overloads)
     };
     tables.map(table).collect()
+}
+
+fn overload(summary: &Summary, heading: &str, overloads: &[words::MeshOverload<'_>]) -> Table {
+    let rates = overloads.iter().map(|(_, o)| o.rate_rps);
+    let most = rates.fold(0.0, f64::max);
+    let goodput = |mesh: &str, overload: &CellOverload| {
+        let goodput = overload.goodput_rps.as_ref();
+        Cell::estimate(goodput).with_bar(Bar {
+            colour: words::colour_of(summary, mesh),
+            length: goodput.map_or(0.0, |e| e.value / most),
+            of: Some(overload.rate_rps / most),
+        })
+    };
+    let failed = Column::number("failed", Scale::Percent).brief();
+    Columns::of(overloads)
+        .mesh("mesh", summary, |(mesh, _)| mesh)
+        .count(Column::number("load, %", Scale::Count), |(_, o)| {
+            o.percent.into()
+        })
+        .with(Column::number("offered", Scale::Rps), |(_, o)| {
+            Cell::Number(o.rate_rps)
+        })
+        .with(Column::figure(Figure::Goodput), |(mesh, o)| {
+            goodput(mesh, o)
+        })
+        .estimate(failed, |(_, o)| o.failed_share.as_ref())
+        .estimate(Column::figure(Figure::P50).wide(), |(_, o)| {
+            o.p50_ns.as_ref()
+        })
+        .estimate(Column::figure(Figure::P99).brief(), |(_, o)| {
+            o.p99_ns.as_ref()
+        })
+        .with(Column::text("recovery"), |(_, o)| {
+            Cell::text(recovery_words(o))
+        })
+        .table(heading)
 }

@@ -1,55 +1,58 @@
 //! The control plane under loads with churn.
 
 use tare_plan::Figure;
-use tare_records::summary::{Cell as MeshCell, CellChurn, Summary};
+use tare_records::summary::{Cell as MeshCell, CellChurn, PlaneEstimate, Summary};
 use tare_records::worker::Plane;
 
 use crate::churn_words;
-use crate::table::{Cell, Column, Scale, Table};
+use crate::table::{Cell, Column, Columns, Scale, Table};
 
 /// The figures of each mesh under each load with churn.
 pub(crate) fn churn(summary: &Summary) -> Table {
     let seconds = |label| Column::number(label, Scale::Seconds).optional();
-    let columns = [
-        Column::text("mesh"),
-        Column::text("load"),
-        seconds("arrival"),
-        seconds("slowest arrival"),
-        Column::number("not arrived", Scale::Count).optional(),
-        Column::number("failed requests", Scale::Count).optional(),
-        Column::number("changes stored", Scale::Percent).optional(),
-        Column::figure(Figure::PodReady).optional(),
-        seconds("pod later by"),
-        seconds("mesh ready"),
-        Column::number("CPU", Scale::Cores).optional(),
-        Column::number("memory", Scale::Mib).optional(),
-        Column::notes("counted by the control plane"),
-    ];
-    let cells = churn_words::cells(summary).into_iter();
-    let rows = cells.map(|(cell, churn)| row(summary, cell, churn));
-    Table::new("", columns, rows)
+    let count = |label| Column::number(label, Scale::Count).optional();
+    let share = Column::number("changes stored", Scale::Percent).optional();
+    let cpu = Column::number("CPU", Scale::Cores).optional();
+    let memory = Column::number("memory", Scale::Mib).optional();
+    let metrics = Column::notes("counted by the control plane");
+    let longest = |churn: &CellChurn| churn.convergence_max_ns.map(|ns| ns as f64);
+    Columns::of(churn_words::cells(summary))
+        .mesh("mesh", summary, |(cell, _)| &cell.mesh)
+        .with(Column::text("load"), |(_, c)| {
+            Cell::text(churn_words::heading(c))
+        })
+        .estimate(seconds("arrival"), |(_, c)| c.convergence_ns.as_ref())
+        .with(seconds("slowest arrival"), |(_, c)| {
+            Cell::number(longest(c))
+        })
+        .with(count("not arrived"), |(_, c)| {
+            part(c.unseen.into(), (c.arrived + c.unseen).into())
+        })
+        .with(count("failed requests"), |(_, c)| {
+            part(c.failed, c.requests)
+        })
+        .with(share, |(_, c)| Cell::number(c.written_share))
+        .estimate(Column::figure(Figure::PodReady).optional(), |(_, c)| {
+            c.pod_ready_ns.as_ref()
+        })
+        .estimate(seconds("pod later by"), |(_, c)| {
+            c.pod_ready_added_ns.as_ref()
+        })
+        .estimate(seconds("mesh ready"), |(_, c)| c.mesh_ready_ns.as_ref())
+        .estimate(cpu, |(cell, _)| control(cell).map(|p| &p.cpu_cores))
+        .estimate(memory, |(cell, _)| control(cell).map(|p| &p.memory_bytes))
+        .with(metrics, |(_, c)| Cell::words(churn_words::metrics(c)))
+        .table("")
 }
 
-fn row(summary: &Summary, cell: &MeshCell, churn: &CellChurn) -> Vec<Cell> {
-    let control = cell.planes.get(&Plane::ControlPlane);
-    let part = |part: u64, of: u64| match of {
+fn control(cell: &MeshCell) -> Option<&PlaneEstimate> {
+    cell.planes.get(&Plane::ControlPlane)
+}
+
+/// A part of a number, or a dash if that is 0.
+fn part(part: u64, of: u64) -> Cell {
+    match of {
         0 => Cell::Absent(""),
         _ => Cell::text(format!("{part} of {of}")),
-    };
-    let switches = u64::from(churn.arrived + churn.unseen);
-    vec![
-        Cell::mesh(summary, &cell.mesh),
-        Cell::text(churn_words::heading(churn)),
-        Cell::estimate(&churn.convergence_ns),
-        Cell::number(churn.convergence_max_ns.map(|ns| ns as f64)),
-        part(u64::from(churn.unseen), switches),
-        part(churn.failed, churn.requests),
-        Cell::number(churn.written_share),
-        Cell::estimate(&churn.pod_ready_ns),
-        Cell::estimate(&churn.pod_ready_added_ns),
-        Cell::estimate(&churn.mesh_ready_ns),
-        Cell::estimate(control.map(|p| &p.cpu_cores)),
-        Cell::estimate(control.map(|p| &p.memory_bytes)),
-        Cell::words(churn_words::metrics(churn)),
-    ]
+    }
 }

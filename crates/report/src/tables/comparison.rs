@@ -2,39 +2,37 @@
 
 use tare_analysis::{figures, gate::name};
 use tare_records::summary::comparison::{Change, ComparedCell};
-use tare_records::summary::{GateResult, Outcome};
+use tare_records::summary::{GateResult, Outcome, Ratio};
 
 use crate::gate_words;
-use crate::table::{Cell, Column, Scale, Table};
+use crate::table::{Cell, Column, Columns, Scale, Table};
 
 /// The figures of both runs, by mesh and load.
 pub(crate) fn changes(cells: &[ComparedCell]) -> Table {
-    let columns = [
-        Column::text("mesh").wide(),
-        Column::text("load").wide(),
-        Column::text("figure"),
-        Column::number("before", Scale::Number),
-        Column::number("after", Scale::Number),
-        Column::number("after / before", Scale::Ratio),
-        Column::text(""),
-    ];
-    let row = |cell: &ComparedCell, change: &Change| {
-        let ratio = &change.ratio;
-        let side = |value| Cell::text(figures::in_unit(value, ratio.unit));
-        vec![
-            Cell::name(&cell.mesh),
-            Cell::text(&cell.load),
-            Cell::text(ratio.what.label()),
-            side(change.before),
-            side(change.after),
-            Cell::value(ratio.value, ratio.low, ratio.high),
-            Cell::Outcome(ratio.outcome, outcome(change)),
-        ]
-    };
-    let rows = cells
-        .iter()
-        .flat_map(|cell| cell.changes.iter().map(move |change| row(cell, change)));
-    Table::new("", columns, rows)
+    let rows = cells.iter();
+    let rows = rows.flat_map(|cell| cell.changes.iter().map(move |change| (cell, change)));
+    let side = |value, change: &Change| Cell::text(figures::in_unit(value, change.ratio.unit));
+    let number = |label| Column::number(label, Scale::Number);
+    let ratio = |ratio: &Ratio| Cell::value(ratio.value, ratio.low, ratio.high);
+    Columns::of(rows)
+        .with(Column::text("mesh").wide(), |(cell, _)| {
+            Cell::name(&cell.mesh)
+        })
+        .with(Column::text("load").wide(), |(cell, _)| {
+            Cell::text(&cell.load)
+        })
+        .with(Column::text("figure"), |(_, c)| {
+            Cell::text(c.ratio.what.label())
+        })
+        .with(number("before"), |(_, c)| side(c.before, c))
+        .with(number("after"), |(_, c)| side(c.after, c))
+        .with(Column::number("after / before", Scale::Ratio), |(_, c)| {
+            ratio(&c.ratio)
+        })
+        .with(Column::text(""), |(_, c)| {
+            Cell::Outcome(c.ratio.outcome, outcome(c))
+        })
+        .table("")
 }
 
 /// `higher`, `lower`, `the same within the margin` or `not resolved`.
@@ -48,22 +46,20 @@ fn outcome(change: &Change) -> &'static str {
 
 /// The questions of a gate.
 pub(crate) fn gate(gate: &GateResult) -> Table {
-    let columns = [
-        Column::text("figure"),
-        Column::number("candidate / reference", Scale::Ratio),
-        Column::number("margin", Scale::Margin),
-        Column::number("reference / itself", Scale::Ratio),
-    ];
-    let ratio = |value: Option<f64>, low, high| {
+    let ratio = |label| Column::number(label, Scale::Ratio);
+    let found = |value: Option<f64>, low, high| {
         value.map_or(Cell::Absent(""), |value| Cell::value(value, low, high))
     };
-    let rows = gate.questions.iter().map(|q| {
-        vec![
-            Cell::name(name(q.what)),
-            ratio(q.ratio, q.low, q.high),
-            Cell::Number(q.margin),
-            ratio(q.itself, q.itself_low, q.itself_high),
-        ]
-    });
-    Table::new(gate_words::heading(gate), columns, rows)
+    Columns::of(&gate.questions)
+        .with(Column::text("figure"), |q| Cell::name(name(q.what)))
+        .with(ratio("candidate / reference"), |q| {
+            found(q.ratio, q.low, q.high)
+        })
+        .with(Column::number("margin", Scale::Margin), |q| {
+            Cell::Number(q.margin)
+        })
+        .with(ratio("reference / itself"), |q| {
+            found(q.itself, q.itself_low, q.itself_high)
+        })
+        .table(gate_words::heading(gate))
 }

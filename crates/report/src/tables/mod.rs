@@ -12,6 +12,7 @@ mod published;
 mod ratios;
 mod resources;
 mod sweep;
+mod trials;
 
 pub(crate) use capacity::{overloads, without_rate};
 pub(crate) use churn::churn;
@@ -25,6 +26,7 @@ pub(crate) use published::{by_method, of_method, publication};
 pub(crate) use ratios::{ratios, statistics};
 pub(crate) use resources::{cost, proxy_cpu, resources};
 pub(crate) use sweep::{fits, points};
+pub(crate) use trials::trials;
 
 use tare_plan::Figure;
 use tare_records::summary::{Cell as MeshCell, Percentile, Summary};
@@ -34,6 +36,12 @@ use crate::table::{Cell, TOO_FEW};
 /// The meshes under a load.
 fn of_load<'a>(summary: &'a Summary, load: &'a str) -> impl Iterator<Item = &'a MeshCell> {
     summary.cells.iter().filter(move |c| c.load == load)
+}
+
+/// The percentile of the typical run with its ends, or a dash without enough responses.
+fn typical(cell: &MeshCell, name: Figure) -> Cell {
+    let found = cell.supported(name);
+    Cell::nanoseconds(found.map(|q| (q.value_ns, q.low_ns, q.high_ns)))
 }
 
 /// A percentile, or a dash without enough responses.

@@ -2,9 +2,9 @@
 
 use tare_plan::Figure;
 use tare_records::summary::Summary;
-use tare_records::summary::path::{CallTimes, Decomposition, PathEdge, PathPart};
+use tare_records::summary::path::{Decomposition, PathEdge, PathPart};
 
-use crate::table::{Cell, Column, Scale, Table};
+use crate::table::{Cell, Column, Columns, Scale, Table};
 use crate::words;
 
 /// The percentiles of a part.
@@ -13,31 +13,27 @@ const PERCENTILES: [Figure; 3] = [Figure::P50, Figure::P90, Figure::P99];
 /// What the sides of a call add to the latency of a request.
 pub(crate) fn parts(summary: &Summary, d: &Decomposition) -> Table {
     let added = |figure: Figure| Column::number(figure.label(), Scale::AddedMs).without_unit();
-    let mut columns = vec![
-        Column::text("added, ms"),
-        Column::text("mesh").wide(),
-        added(Figure::Mean),
-    ];
-    columns.extend(PERCENTILES.map(|figure| match figure {
+    let percentile_column = |figure| match figure {
         Figure::P90 => added(figure).wide(),
         _ => added(figure).brief(),
-    }));
-    let row = |part: &PathPart| {
+    };
+    let percentile = |part: &PathPart, name| {
+        let found = part.percentiles.iter().find(|p| p.name == name);
+        Cell::estimate(found.map(|p| &p.ns))
+    };
+    let mesh = |part: &PathPart| {
         let mesh = part.mesh.as_ref();
-        let mut row = vec![
-            Cell::name(part.part.words()),
-            mesh.map_or(Cell::Absent(""), |mesh| Cell::mesh(summary, mesh)),
-            Cell::estimate(&part.mean_ns),
-        ];
-        row.extend(PERCENTILES.map(|name| {
-            let found = part.percentiles.iter().find(|p| p.name == name);
-            Cell::estimate(found.map(|p| &p.ns))
-        }));
-        row
+        mesh.map_or(Cell::Absent(""), |mesh| Cell::mesh(summary, mesh))
     };
     let load = words::load_of(summary, &d.load);
-    let heading = format!("Added to the latency of a request, {load}");
-    Table::new(heading, columns, d.parts.iter().map(row))
+    Columns::of(&d.parts)
+        .with(Column::text("added, ms"), |p| Cell::name(p.part.words()))
+        .with(Column::text("mesh").wide(), |p| mesh(p))
+        .estimate(added(Figure::Mean), |p| Some(&p.mean_ns))
+        .each(PERCENTILES, percentile_column, |p, name| {
+            percentile(p, name)
+        })
+        .table(format!("Added to the latency of a request, {load}"))
 }
 
 /// Calls between services.
@@ -47,60 +43,39 @@ pub(crate) fn edges<'a>(
     edges: impl IntoIterator<Item = &'a PathEdge>,
 ) -> Table {
     let time = |label| Column::number(label, Scale::Micros).wide();
-    let columns = [
-        Column::text("mesh").wide(),
-        Column::text("caller to callee"),
-        Column::number("calls per request", Scale::Number),
-        time("caller p50"),
-        time("caller p99"),
-        time("callee p50"),
-        time("callee p99"),
-        time("between, mean"),
-        Column::number("added, mean", Scale::AddedMs),
-        Column::number("added, p50", Scale::AddedMs).brief(),
-    ];
-    let rows = edges.into_iter().map(|edge| {
-        let of = |side: CallTimes| [side.p50, side.p99].map(Cell::number);
-        let [caller_p50, caller_p99] = of(edge.caller);
-        let [callee_p50, callee_p99] = of(edge.callee);
-        vec![
-            Cell::mesh(summary, &edge.mesh),
-            Cell::text(format!("{} to {}", edge.from, edge.to)),
-            Cell::Number(edge.calls_per_request),
-            caller_p50,
-            caller_p99,
-            callee_p50,
-            callee_p99,
-            Cell::estimate(&edge.between_ns),
-            Cell::estimate(&edge.added_ns),
-            Cell::estimate(&edge.added_p50_ns),
-        ]
-    });
-    Table::new(heading, columns, rows)
+    let added = |label| Column::number(label, Scale::AddedMs);
+    let calls = Column::number("calls per request", Scale::Number);
+    let ends = |edge: &PathEdge| Cell::text(format!("{} to {}", edge.from, edge.to));
+    Columns::of(edges)
+        .with(Column::text("mesh").wide(), |e| {
+            Cell::mesh(summary, &e.mesh)
+        })
+        .with(Column::text("caller to callee"), |e| ends(e))
+        .with(calls, |e| Cell::Number(e.calls_per_request))
+        .with(time("caller p50"), |e| Cell::number(e.caller.p50))
+        .with(time("caller p99"), |e| Cell::number(e.caller.p99))
+        .with(time("callee p50"), |e| Cell::number(e.callee.p50))
+        .with(time("callee p99"), |e| Cell::number(e.callee.p99))
+        .estimate(time("between, mean"), |e| Some(&e.between_ns))
+        .estimate(added("added, mean"), |e| e.added_ns.as_ref())
+        .estimate(added("added, p50").brief(), |e| e.added_p50_ns.as_ref())
+        .table(heading)
 }
 
 /// CPU and memory of each service.
 pub(crate) fn services(summary: &Summary, load: &str) -> Table {
-    let columns = [
-        Column::text("mesh"),
-        Column::text("service"),
-        Column::number("application", Scale::Cores),
-        Column::number("sidecar", Scale::Cores),
-        Column::number("application", Scale::Mib),
-        Column::number("sidecar", Scale::Mib),
-        Column::number("calls per day and vCPU", Scale::Amount),
-    ];
     let services = summary.path.iter().flat_map(|p| &p.services);
-    let rows = services.filter(|s| s.load == load).map(|s| {
-        vec![
-            Cell::mesh(summary, &s.mesh),
-            Cell::text(s.service.as_deref().unwrap_or("all services")),
-            Cell::estimate(&s.application_cores),
-            Cell::estimate(&s.sidecar_cores),
-            Cell::estimate(&s.application_bytes),
-            Cell::estimate(&s.sidecar_bytes),
-            Cell::estimate(&s.calls_per_day_and_core),
-        ]
-    });
-    Table::new(words::load_of(summary, load), columns, rows)
+    let cores = |label| Column::number(label, Scale::Cores);
+    let memory = |label| Column::number(label, Scale::Mib);
+    let calls = Column::number("calls per day and vCPU", Scale::Amount);
+    let name = |service: Option<&str>| Cell::text(service.unwrap_or("all services"));
+    Columns::of(services.filter(|s| s.load == load))
+        .mesh("mesh", summary, |s| &s.mesh)
+        .with(Column::text("service"), |s| name(s.service.as_deref()))
+        .estimate(cores("application"), |s| Some(&s.application_cores))
+        .estimate(cores("sidecar"), |s| s.sidecar_cores.as_ref())
+        .estimate(memory("application"), |s| Some(&s.application_bytes))
+        .estimate(memory("sidecar"), |s| s.sidecar_bytes.as_ref())
+        .estimate(calls, |s| s.calls_per_day_and_core.as_ref())
+        .table(words::load_of(summary, load))
 }

@@ -5,7 +5,7 @@ use tare_records::summary::{FeaturePrice, Price, PriceList, Summary};
 use tare_records::verdict::Grade;
 
 use crate::prices;
-use crate::table::{Bar, Cell, Column, Mark, Name, Scale, Table};
+use crate::table::{Bar, Cell, Column, Columns, Name, Scale, Table};
 
 /// What is shown of a figure.
 #[derive(Debug, Clone, Copy)]
@@ -14,16 +14,6 @@ enum Shown {
     Ratio,
     /// The added CPU time or memory.
     Added,
-}
-
-/// The figures of a feature in the order of the columns.
-fn figures(feature: &FeaturePrice) -> [(Option<&Price>, Shown); 4] {
-    [
-        (feature.p50.as_ref(), Shown::Ratio),
-        (feature.p99.as_ref(), Shown::Ratio),
-        (feature.cpu.as_ref(), Shown::Added),
-        (feature.memory.as_ref(), Shown::Added),
-    ]
 }
 
 /// What a feature adds, in any unit and at least 0.
@@ -37,41 +27,40 @@ fn length(price: &Price, shown: Shown) -> f64 {
 
 /// What each feature adds.
 pub(crate) fn features(summary: &Summary, list: &PriceList) -> Table {
-    let columns = [
-        Column::text("feature"),
-        Column::ratio(Figure::P50),
-        Column::ratio(Figure::P99),
-        Column::number("CPU per hop", Scale::Added(Unit::Ns)),
-        Column::number("memory per proxy", Scale::Added(Unit::Bytes)),
-    ];
-    // The longest bar of a column is the largest figure that is different from the reference.
-    let largest = [0, 1, 2, 3].map(|column| {
-        let figures = list.features.iter().map(|f| figures(f)[column]);
-        let different = figures.filter_map(|(price, shown)| {
-            let price = price.filter(|p| mark(p).is_different())?;
-            Some(length(price, shown))
-        });
-        different.fold(0.0, f64::max)
-    });
-    let rows = list.features.iter().map(|feature| {
+    let cpu = Column::number("CPU per hop", Scale::Added(Unit::Ns));
+    let memory = Column::number("memory per proxy", Scale::Added(Unit::Bytes));
+    let columns = Columns::of(&list.features).with(Column::text("feature"), |feature| {
         let grade = prices::cell(summary, list, feature).map(|c| c.verdict.grade);
-        let mut row = vec![Cell::Name(Name {
+        Cell::Name(Name {
             text: prices::name(&feature.mesh).to_owned(),
             title: feature.title.clone(),
             grade: grade.filter(|g| *g != Grade::Valid),
             ..Name::default()
-        })];
-        let cells = figures(feature).into_iter().zip(largest);
-        row.extend(cells.map(|((price, shown), largest)| cell(price, shown, largest)));
-        row
+        })
     });
-    let mut table = Table::new("", columns, rows);
+    let figures: [(Column, PriceOf, Shown); 4] = [
+        (Column::ratio(Figure::P50), |f| f.p50.as_ref(), Shown::Ratio),
+        (Column::ratio(Figure::P99), |f| f.p99.as_ref(), Shown::Ratio),
+        (cpu, |f| f.cpu.as_ref(), Shown::Added),
+        (memory, |f| f.memory.as_ref(), Shown::Added),
+    ];
+    let columns = figures
+        .into_iter()
+        .fold(columns, |all, (column, of, shown)| {
+            let largest = largest(list.features.iter().filter_map(of), shown);
+            all.with(column, |feature| cell(of(feature), shown, largest))
+        });
+    let mut table = columns.table("");
     table.stacks = true;
     table
 }
 
-fn mark(price: &Price) -> Mark {
-    price.outcome.map_or(Mark::NoAnswer, Mark::Outcome)
+type PriceOf = fn(&FeaturePrice) -> Option<&Price>;
+
+/// The length of the longest bar of a column: that of the largest figure that is different from the reference.
+fn largest<'a>(prices: impl Iterator<Item = &'a Price>, shown: Shown) -> f64 {
+    let different = prices.filter(|p| prices::mark(p).is_different());
+    different.map(|p| length(p, shown)).fold(0.0, f64::max)
 }
 
 fn cell(price: Option<&Price>, shown: Shown, largest: f64) -> Cell {
@@ -82,7 +71,7 @@ fn cell(price: Option<&Price>, shown: Shown, largest: f64) -> Cell {
         Shown::Ratio => Cell::value(price.ratio, price.low, price.high),
         Shown::Added => Cell::estimate(&price.added),
     };
-    let cell = cell.marked(mark(price), prices::outcome(price));
+    let cell = cell.marked(prices::mark(price), prices::outcome(price));
     match length(price, shown) / largest {
         length if length.is_finite() => cell.with_bar(Bar {
             colour: 1,
@@ -95,23 +84,18 @@ fn cell(price: Option<&Price>, shown: Shown, largest: f64) -> Cell {
 
 /// How each trial proved that its feature was on, and that of the reference that it was off.
 pub(crate) fn proofs(list: &PriceList) -> Table {
-    let columns = [
-        Column::text("feature"),
-        Column::text("on"),
-        Column::text(format!("off in {}", list.reference)),
-    ];
-    let rows = list.features.iter().map(|feature| {
-        let on = match feature.nothing {
-            true => "changes nothing".to_owned(),
-            false => feature.proofs.join("; "),
-        };
-        vec![
-            Cell::name(prices::name(&feature.mesh)),
-            Cell::words(on),
-            Cell::words(feature.off.as_deref().unwrap_or_default()),
-        ]
-    });
-    Table::new("", columns, rows)
+    let on = |feature: &FeaturePrice| match feature.nothing {
+        true => "changes nothing".to_owned(),
+        false => feature.proofs.join("; "),
+    };
+    let off = Column::text(format!("off in {}", list.reference));
+    Columns::of(&list.features)
+        .with(Column::text("feature"), |f| {
+            Cell::name(prices::name(&f.mesh))
+        })
+        .with(Column::text("on"), |f| Cell::words(on(f)))
+        .with(off, |f| Cell::words(f.off.as_deref().unwrap_or_default()))
+        .table("")
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use tare_analysis::figures;
 use tare_plan::Figure;
-use tare_records::summary::published::Published;
+use tare_records::summary::published::{Published, PublishedFigure};
 use tare_records::summary::{Cell as MeshCell, MethodSummary, Summary};
 
 use super::of_load;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Columns, Table};
 use crate::words;
 
 const LATENCY: [Figure; 3] = [Figure::P50, Figure::P99, Figure::Max];
@@ -29,19 +29,19 @@ pub(crate) fn by_method(summary: &Summary, load: &str, method: &str) -> Vec<Tabl
         ("data plane", &DATA_PLANE),
         ("control plane", &CONTROL_PLANE),
     ];
+    let value = |named: &MethodSummary, what| {
+        let found = named.figures.iter().find(|f| f.what == what);
+        found.map_or(Cell::Absent(""), |f| Cell::value(f.value, f.low, f.high))
+    };
     let table = |(corner, figures): (&str, &[Figure])| {
-        let mut columns = vec![Column::text(corner)];
-        columns.extend(figures.iter().map(|figure| Column::figure(*figure)));
-        let rows = rows.iter().map(|(cell, named)| {
-            let value = |what: &Figure| {
-                let found = named.figures.iter().find(|f| f.what == *what);
-                found.map_or(Cell::Absent(""), |f| Cell::value(f.value, f.low, f.high))
-            };
-            let mut row = vec![Cell::mesh(summary, &cell.mesh)];
-            row.extend(figures.iter().map(value));
-            row
-        });
-        Table::new(&heading, columns, rows)
+        Columns::of(&rows)
+            .mesh(corner, summary, |(cell, _)| &cell.mesh)
+            .each(
+                figures,
+                |f| Column::figure(*f),
+                |(_, named), f| value(named, *f),
+            )
+            .table(&heading)
     };
     let has_values = |table: &Table| {
         let mut cells = table.rows.iter().flatten();
@@ -57,16 +57,14 @@ pub(crate) fn of_method<'a>(cell: &'a MeshCell, method: &str) -> Option<&'a Meth
 
 /// The figures of a publication.
 pub(crate) fn publication(publication: &Published) -> Table {
-    let columns = ["mesh", "rate", "figure", "value"].map(Column::text);
-    let rows = publication.figures.iter().map(|figure| {
-        let bound = figure.bound.words();
-        let rate = figure.rate_rps.map_or_else(String::new, figures::rate);
-        vec![
-            Cell::name(&figure.mesh),
-            Cell::words(rate),
-            Cell::text(figure.what.replace('_', " ")),
-            Cell::text(format!("{bound}{} {}", figure.value, figure.unit)),
-        ]
-    });
-    Table::new("", columns, rows)
+    let rate = |rate: Option<f64>| Cell::words(rate.map_or_else(String::new, figures::rate));
+    let value = |f: &PublishedFigure| format!("{}{} {}", f.bound.words(), f.value, f.unit);
+    Columns::of(&publication.figures)
+        .with(Column::text("mesh"), |f| Cell::name(&f.mesh))
+        .with(Column::text("rate"), |f| rate(f.rate_rps))
+        .with(Column::text("figure"), |f| {
+            Cell::text(f.what.replace('_', " "))
+        })
+        .with(Column::text("value"), |f| Cell::text(value(f)))
+        .table("")
 }

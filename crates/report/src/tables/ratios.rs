@@ -4,7 +4,7 @@ use tare_analysis::figures;
 use tare_plan::{Figure, Unit};
 use tare_records::summary::{MeshComparison, MoreBlocks, Ratio, Summary};
 
-use crate::table::{Cell, Column, Scale, Table};
+use crate::table::{Cell, Column, Columns, Scale, Table};
 use crate::words;
 
 /// The columns of ratios.
@@ -49,16 +49,12 @@ pub(crate) fn ratios(summary: &Summary, load: &str) -> Vec<Table> {
                 _ => column.optional().wide(),
             }
         };
-        let mut columns = vec![Column::text(format!("over {reference}"))];
-        columns.extend(FIGURES.map(column));
-        let row = |c: &&MeshComparison| {
-            let mut row = vec![Cell::mesh(summary, &c.mesh)];
-            row.extend(FIGURES.map(|figure| Cell::ratio(c.ratio(figure), difference)));
-            row
-        };
-        let rows = own.into_iter().map(row);
-        let heading = format!("{}, over {reference}", words::load_of(summary, load));
-        Table::new(heading, columns, rows)
+        let ratio = |c: &MeshComparison, figure| Cell::ratio(c.ratio(figure), difference);
+        let load = words::load_of(summary, load);
+        Columns::of(own)
+            .mesh(format!("over {reference}"), summary, |c| &c.mesh)
+            .each(FIGURES, column, |c, figure| ratio(c, figure))
+            .table(format!("{load}, over {reference}"))
     };
     let references = words::references(&here);
     references.into_iter().map(of).collect()
@@ -74,41 +70,40 @@ pub(crate) fn difference(ratio: &Ratio) -> String {
 
 /// The statistics of each ratio beyond its interval.
 pub(crate) fn statistics(summary: &Summary, load: &str) -> Table {
-    let columns = [
-        Column::text("mesh"),
-        Column::text("over"),
-        Column::text("figure"),
-        Column::number("ratio", Scale::Ratio),
-        Column::text("outcome"),
-        Column::number("blocks", Scale::Count),
-        Column::number("p", Scale::Probability),
-        Column::number("p, Holm", Scale::Probability),
-        Column::number("margin", Scale::Margin),
-        Column::number("detectable", Scale::Number),
-        Column::number("more blocks", Scale::Number),
-    ];
-    let rows = of_load(summary, load).into_iter().flat_map(|c| {
-        c.ratios.iter().map(|r| {
-            let detectable = r.detectable.map(|[least, most]| {
-                let words = |x: f64| figures::significant(x.min(1_000.0));
-                format!("x{} to x{}", words(least), words(most))
-            });
-            vec![
-                Cell::mesh(summary, &c.mesh),
-                Cell::text(&c.reference),
-                Cell::text(r.what.label()),
-                Cell::value(r.value, r.low, r.high),
-                Cell::Outcome(r.outcome, r.outcome.words()),
-                Cell::count(r.blocks.len() as u64),
-                Cell::number(r.p),
-                Cell::number(r.p_holm),
-                Cell::Number(r.margin),
-                Cell::words(detectable.unwrap_or_default()),
-                Cell::words(r.more_blocks.map_or_else(String::new, more)),
-            ]
+    let rows = of_load(summary, load).into_iter();
+    let rows = rows.flat_map(|c| c.ratios.iter().map(move |ratio| (c, ratio)));
+    let number = |label| Column::number(label, Scale::Number);
+    let p = |label| Column::number(label, Scale::Probability);
+    let blocks = Column::number("blocks", Scale::Count);
+    Columns::of(rows)
+        .mesh("mesh", summary, |(c, _)| &c.mesh)
+        .with(Column::text("over"), |(c, _)| Cell::text(&c.reference))
+        .with(Column::text("figure"), |(_, r)| Cell::text(r.what.label()))
+        .with(Column::number("ratio", Scale::Ratio), |(_, r)| {
+            Cell::value(r.value, r.low, r.high)
         })
-    });
-    Table::new(words::load_of(summary, load), columns, rows)
+        .with(Column::text("outcome"), |(_, r)| {
+            Cell::Outcome(r.outcome, r.outcome.words())
+        })
+        .count(blocks, |(_, r)| r.blocks.len() as u64)
+        .with(p("p"), |(_, r)| Cell::number(r.p))
+        .with(p("p, Holm"), |(_, r)| Cell::number(r.p_holm))
+        .with(Column::number("margin", Scale::Margin), |(_, r)| {
+            Cell::Number(r.margin)
+        })
+        .with(number("detectable"), |(_, r)| detectable(r))
+        .with(number("more blocks"), |(_, r)| {
+            Cell::words(r.more_blocks.map_or_else(String::new, more))
+        })
+        .table(words::load_of(summary, load))
+}
+
+/// The ratios that the blocks can detect.
+fn detectable(ratio: &Ratio) -> Cell {
+    let words = |x: f64| figures::significant(x.min(1_000.0));
+    ratio.detectable.map_or(Cell::Absent(""), |[least, most]| {
+        Cell::text(format!("x{} to x{}", words(least), words(most)))
+    })
 }
 
 fn more(blocks: MoreBlocks) -> String {

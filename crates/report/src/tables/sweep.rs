@@ -1,9 +1,11 @@
 //! The factors of a sweep.
 
 use tare_plan::Figure;
-use tare_records::summary::{FactorSummary, Slice, Summary, SweepFigure, SweepPoint, SweepRatio};
+use tare_records::summary::{
+    Estimate, FactorSummary, Fit, Slice, Summary, SweepFigure, SweepPoint, SweepRatio,
+};
 
-use crate::table::{Cell, Column, Mark, Scale, Table};
+use crate::table::{Cell, Column, Columns, Mark, Scale, Table};
 use crate::{fit_words, words};
 
 /// The title of the levels of a factor, with the levels of the others.
@@ -18,43 +20,38 @@ fn heading(factor: &FactorSummary, slice: &Slice) -> String {
 /// The figures at each level.
 pub(crate) fn points(summary: &Summary, factor: &FactorSummary, slice: &Slice) -> Table {
     let over = |what: &str, of: &str| Column::number(format!("{what} over {of}"), Scale::Ratio);
-    let base = &summary.baseline;
-    let anchor = &factor.levels[0].label;
-    let columns = [
-        Column::text("mesh"),
-        Column::text("level"),
-        Column::figure(Figure::Mean).wide(),
-        Column::figure(Figure::P50).brief(),
-        over(Figure::P50.label(), base),
-        over(Figure::P50.label(), anchor).wide(),
-        Column::figure(Figure::P99).wide(),
-        over(Figure::P99.label(), base).wide(),
-        over(Figure::P99.label(), anchor).wide(),
-        Column::figure(Figure::Cpu).brief(),
-        over("CPU", base),
-        over("CPU", anchor).wide(),
-        Column::number("memory", Scale::Mib).wide(),
-    ];
-    let row = |mesh: &str, point: &SweepPoint| {
-        let find = |what| point.figures.iter().find(|f| f.what == what);
-        let value = |what| Cell::estimate(find(what).map(|f: &SweepFigure| &f.estimate));
-        let mut row = vec![
-            Cell::mesh(summary, mesh),
-            Cell::text(&point.level),
-            value(Figure::Mean),
-        ];
-        for what in [Figure::P50, Figure::P99, Figure::Cpu] {
-            let found = find(what);
-            row.push(value(what));
-            row.push(ratio(found.and_then(|f| f.to_baseline.as_ref())));
-            row.push(ratio(found.and_then(|f| f.to_anchor.as_ref())));
-        }
-        row.push(value(Figure::Memory));
-        row
-    };
+    let over_base = |what| over(what, &summary.baseline);
+    let over_anchor = |what| over(what, &factor.levels[0].label).wide();
+    let to_base = |p, what| ratio(find(p, what).and_then(|f| f.to_baseline.as_ref()));
+    let to_anchor = |p, what| ratio(find(p, what).and_then(|f| f.to_anchor.as_ref()));
+    let memory = Column::number("memory", Scale::Mib).wide();
+    let [p50, p99, cpu] = [Figure::P50, Figure::P99, Figure::Cpu];
     let lines = slice.lines.iter();
-    let rows = lines.flat_map(|line| line.points.iter().map(|p| row(&line.mesh, p)));
-    Table::new(heading(factor, slice), columns, rows)
+    Columns::of(lines.flat_map(|line| line.points.iter().map(move |p| (line, p))))
+        .mesh("mesh", summary, |(line, _)| &line.mesh)
+        .with(Column::text("level"), |(_, p)| Cell::text(&p.level))
+        .estimate(Column::figure(Figure::Mean).wide(), |(_, p)| {
+            estimate(p, Figure::Mean)
+        })
+        .estimate(Column::figure(p50).brief(), |(_, p)| estimate(p, p50))
+        .with(over_base(p50.label()), |(_, p)| to_base(p, p50))
+        .with(over_anchor(p50.label()), |(_, p)| to_anchor(p, p50))
+        .estimate(Column::figure(p99).wide(), |(_, p)| estimate(p, p99))
+        .with(over_base(p99.label()).wide(), |(_, p)| to_base(p, p99))
+        .with(over_anchor(p99.label()), |(_, p)| to_anchor(p, p99))
+        .estimate(Column::figure(cpu).brief(), |(_, p)| estimate(p, cpu))
+        .with(over_base("CPU"), |(_, p)| to_base(p, cpu))
+        .with(over_anchor("CPU"), |(_, p)| to_anchor(p, cpu))
+        .estimate(memory, |(_, p)| estimate(p, Figure::Memory))
+        .table(heading(factor, slice))
+}
+
+fn find(point: &SweepPoint, what: Figure) -> Option<&SweepFigure> {
+    point.figures.iter().find(|f| f.what == what)
+}
+
+fn estimate(point: &SweepPoint, what: Figure) -> Option<&Estimate> {
+    find(point, what).map(|f| &f.estimate)
 }
 
 fn ratio(ratio: Option<&SweepRatio>) -> Cell {
@@ -66,27 +63,29 @@ fn ratio(ratio: Option<&SweepRatio>) -> Cell {
 
 /// The fitted lines; `None` without one.
 pub(crate) fn fits(summary: &Summary, factor: &FactorSummary, slice: &Slice) -> Option<Table> {
-    let columns = [
-        Column::text("mesh"),
-        Column::text("figure"),
-        Column::number(format!("adds per {}", factor.unit), Scale::Number),
-        Column::number(format!("of it over {}", summary.baseline), Scale::Number),
-        Column::number("at 0", Scale::Number),
-        Column::text("largest residual"),
-    ];
-    let rows = slice.lines.iter().flat_map(|line| {
-        line.fits.iter().map(|fit| {
-            let amount = |e| Cell::text(fit_words::amount(e, fit.unit));
-            vec![
-                Cell::mesh(summary, &line.mesh),
-                Cell::text(fit.what.phrase()),
-                amount(&fit.slope),
-                fit.over_baseline.as_ref().map_or(Cell::Absent(""), amount),
-                amount(&fit.intercept),
-                Cell::words(fit_words::residual(line, fit).unwrap_or_default()),
-            ]
+    let number = |label| Column::number(label, Scale::Number);
+    let adds = number(format!("adds per {}", factor.unit));
+    let over_base = number(format!("of it over {}", summary.baseline));
+    let amount = |e: &Estimate, fit: &Fit| Cell::text(fit_words::amount(e, fit.unit));
+    let over = |fit: &Fit| {
+        let found = fit.over_baseline.as_ref();
+        found.map_or(Cell::Absent(""), |e| amount(e, fit))
+    };
+    let residual = |line, fit| Cell::words(fit_words::residual(line, fit).unwrap_or_default());
+    let lines = slice.lines.iter();
+    Columns::of(lines.flat_map(|line| line.fits.iter().map(move |fit| (line, fit))))
+        .mesh("mesh", summary, |(line, _)| &line.mesh)
+        .with(Column::text("figure"), |(_, fit)| {
+            Cell::text(fit.what.phrase())
         })
-    });
-    let heading = format!("Lines: {}", heading(factor, slice));
-    Table::new(heading, columns, rows).if_any()
+        .with(adds, |(_, fit)| amount(&fit.slope, fit))
+        .with(over_base, |(_, fit)| over(fit))
+        .with(number("at 0".to_owned()), |(_, fit)| {
+            amount(&fit.intercept, fit)
+        })
+        .with(Column::text("largest residual"), |(line, fit)| {
+            residual(line, fit)
+        })
+        .table(format!("Lines: {}", heading(factor, slice)))
+        .if_any()
 }

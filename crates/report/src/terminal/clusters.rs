@@ -1,17 +1,15 @@
 //! The runs of one plan on several clusters, side by side, and which cluster differs.
 
-use std::fmt::Write as _;
-
 use tare_analysis::figures;
-use tare_plan::{Figure, Unit};
+use tare_plan::Unit;
 use tare_records::summary::clusters::{ClusterCell, ClusterRow, ClustersComparison};
 
-use super::output::{BOLD, Output, PLAIN, RED, WIDTH, YELLOW};
+use super::output::{Output, PLAIN, RED, WIDTH, YELLOW};
+use crate::table::{Cell, Column, Columns, Scale, Table, text};
 use crate::text::fit;
 
-/// Widths of the columns. Each cluster adds a column, so a table can exceed the usual width.
-const NAME_WIDTH: usize = Figure::LABEL_CHARS_MAX;
-const COLUMN_WIDTH: usize = 14;
+/// Most characters of the name of a cluster above its column.
+const NAME_MAX: usize = 14;
 
 /// Below this p-value, a figure that does not differ after the correction has a mark.
 const CHANCE_P_MAX: f64 = 0.05;
@@ -34,55 +32,48 @@ pub fn render_clusters(comparison: &ClustersComparison, colour: bool) -> String 
     }
     let same = |a: &ClusterRow, b: &ClusterRow| (&a.mesh, &a.load) == (&b.mesh, &b.load);
     for rows in comparison.rows.chunk_by(same) {
-        let title = format!("{} at {}", rows[0].mesh, rows[0].load);
-        let title = fit(&title, NAME_WIDTH);
-        let mut head = format!("{title:<NAME_WIDTH$}");
-        for cluster in &comparison.clusters {
-            let name = fit(&cluster.context, COLUMN_WIDTH - 3);
-            let _ = write!(head, "{name:>width$}  ", width = COLUMN_WIDTH - 2);
-        }
         out.line("");
-        out.painted(BOLD, &head);
-        for row in rows {
-            let mut line = format!("{:<NAME_WIDTH$}", row.what.label());
-            for cell in &row.cells {
-                line += &column(row.unit, cell.as_ref());
-            }
-            let differs = row.cells.iter().flatten().any(|c| c.differs);
-            out.painted(if differs { RED } else { PLAIN }, &line);
-        }
+        text::write(&mut out, &figures_of(comparison, rows));
     }
     out.line("");
-    for sentence in sentences(comparison) {
-        out.wrapped(PLAIN, &sentence, "", "  ");
+    for (code, sentence) in sentences(comparison) {
+        out.wrapped(code, &sentence, "", "  ");
     }
     out.text
 }
 
-fn column(unit: Unit, cell: Option<&ClusterCell>) -> String {
-    let Some(cell) = cell else {
-        return format!("{:>width$}  ", "-", width = COLUMN_WIDTH - 2);
-    };
-    let mark = match cell.p {
-        _ if cell.differs => '*',
-        Some(p) if p < CHANCE_P_MAX => '?',
-        _ => ' ',
-    };
-    let figure = figures::in_unit(cell.value, unit);
-    format!("{figure:>width$} {mark}", width = COLUMN_WIDTH - 2)
+/// The figures of a mesh under a load, on each cluster.
+fn figures_of(comparison: &ClustersComparison, rows: &[ClusterRow]) -> Table {
+    let clusters = &comparison.clusters;
+    let column = |i: usize| Column::number(fit(&clusters[i].context, NAME_MAX), Scale::Number);
+    let title = format!("{} at {}", rows[0].mesh, rows[0].load);
+    Columns::of(rows)
+        .with(Column::text(title), |row| Cell::text(row.what.label()))
+        .each(0..clusters.len(), column, |row, i| {
+            let found = row.cells[i].as_ref();
+            found.map_or(Cell::Absent(""), |found| marked(row.unit, found))
+        })
+        .table("")
 }
 
-/// Returns which clusters differ, each with its clearest figure.
-fn sentences(comparison: &ClustersComparison) -> Vec<String> {
+fn marked(unit: Unit, cell: &ClusterCell) -> Cell {
+    let mark = match cell.p {
+        _ if cell.differs => "* ",
+        Some(p) if p < CHANCE_P_MAX => "? ",
+        _ => "",
+    };
+    Cell::text(format!("{mark}{}", figures::in_unit(cell.value, unit)))
+}
+
+/// Returns which clusters differ, each with its clearest figure; each sentence with its colour.
+fn sentences(comparison: &ClustersComparison) -> Vec<(&'static str, String)> {
     if comparison.rows.is_empty() {
-        return vec![
-            "Nothing to compare: no mesh and load has usable trials on two clusters.".into(),
-        ];
+        let text = "Nothing to compare: no mesh and load has usable trials on two clusters.";
+        return vec![(PLAIN, text.to_owned())];
     }
     let clusters = 0..comparison.clusters.len();
-    let mut all: Vec<String> = clusters
-        .filter_map(|index| difference(comparison, index))
-        .collect();
+    let differences = clusters.filter_map(|index| difference(comparison, index));
+    let mut all: Vec<(&str, String)> = differences.map(|text| (RED, text)).collect();
     if all.is_empty() {
         let mut cells = comparison
             .rows
@@ -93,14 +84,15 @@ fn sentences(comparison: &ClustersComparison) -> Vec<String> {
         } else {
             "No cluster differs from the others."
         };
-        all.push(text.to_owned());
+        all.push((PLAIN, text.to_owned()));
     }
-    all.push(format!(
+    let legend = format!(
         "* different; ? different, but may be chance. A cluster is different if it differs in the same direction from \
          more than half of the others, in pairwise Welch tests at {:.0} %; * also after Holm's correction for all \
          pairs and figures here.",
         comparison.confidence * 100.0
-    ));
+    );
+    all.push((PLAIN, legend));
     all
 }
 
@@ -145,6 +137,7 @@ fn clearness(cell: &ClusterCell) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_plan::Figure;
     use tare_records::summary::clusters::ComparedCluster;
     use tare_records::verdict::Grade;
 
@@ -200,7 +193,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("2.00 ms *"), "{text}");
+        assert!(text.contains("* 2.00 ms"), "{text}");
         assert!(
             text.contains("\nwarning: run-queue delay: measured on blue only.\n"),
             "{text}"

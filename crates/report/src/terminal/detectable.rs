@@ -6,7 +6,7 @@ use tare_stats::effect::Effect;
 use tare_stats::power;
 
 use super::output::{Output, PLAIN};
-use crate::table::{Cell, Column, Scale, Table, text};
+use crate::table::{Cell, Column, Columns, Scale, text};
 
 /// Returns, for each mesh, load and figure, the smallest ratio to the baseline that a plan with each
 /// of these numbers of `blocks` detects, if its blocks vary like those of the run: a range, because
@@ -19,12 +19,27 @@ pub fn render_detectable(summary: &Summary, blocks: &[u32]) -> Option<String> {
     let rows = comparisons.flat_map(|c| {
         let ratios = [Figure::P50, Figure::P99, Figure::Cpu].into_iter();
         let ratios = ratios.filter_map(|what| c.ratio(what));
-        ratios.filter_map(|r| row(summary, c, r, blocks))
+        ratios.filter_map(move |r| Some((c, r, deviations(r)?)))
     });
-    let mut columns = ["mesh", "load", "figure"].map(Column::text).to_vec();
-    let number = |n: &u32| Column::number(format!("{n} blocks"), Scale::Number);
-    columns.extend(blocks.iter().map(number));
-    let table = Table::new("", columns, rows).if_any()?;
+    let confidence = summary.stopping.as_ref();
+    let confidence = confidence.map_or(summary.confidence, |s| s.nominal_confidence);
+    let detectable = |n, deviations: &(f64, f64)| {
+        let share = |deviation| {
+            let found = power::detectable(deviation, n, confidence);
+            found.map_or(f64::INFINITY, f64::exp_m1) * 100.0
+        };
+        Cell::text(between(share(deviations.0), share(deviations.1)))
+    };
+    let number = |n| Column::number(format!("{n} blocks"), Scale::Number);
+    let table = Columns::of(rows)
+        .mesh("mesh", summary, |(c, ..)| &c.mesh)
+        .with(Column::text("load"), |(c, ..)| Cell::text(&c.load))
+        .with(Column::text("figure"), |(_, r, _)| Cell::text(r.what.id()))
+        .each(blocks.iter().copied(), number, |(.., d), n| {
+            detectable(n, d)
+        })
+        .table("")
+        .if_any()?;
     let mut out = Output::default();
     let intro = format!(
         "By how much a figure must differ from that of {} so that a plan with this number of blocks \
@@ -40,33 +55,11 @@ pub fn render_detectable(summary: &Summary, blocks: &[u32]) -> Option<String> {
     Some(out.text)
 }
 
-fn row(
-    summary: &Summary,
-    comparison: &MeshComparison,
-    ratio: &Ratio,
-    blocks: &[u32],
-) -> Option<Vec<Cell>> {
-    let confidence = summary
-        .stopping
-        .as_ref()
-        .map_or(summary.confidence, |s| s.nominal_confidence);
+/// The smallest and the largest standard deviation of the logarithms that the blocks of a ratio leave open.
+fn deviations(ratio: &Ratio) -> Option<(f64, f64)> {
     let logs: Vec<f64> = ratio.blocks.iter().map(|x| x.ln()).collect();
     let (deviation, freedom) = Effect::paired(&logs, 0.0)?.deviation();
-    let (least, most) = power::deviation_range(deviation, freedom);
-    let column = |n: &u32| {
-        let share = |deviation| {
-            let found = power::detectable(deviation, *n, confidence);
-            found.map_or(f64::INFINITY, f64::exp_m1) * 100.0
-        };
-        Cell::text(between(share(least), share(most)))
-    };
-    let mut row = vec![
-        Cell::mesh(summary, &comparison.mesh),
-        Cell::text(&comparison.load),
-        Cell::text(ratio.what.id()),
-    ];
-    row.extend(blocks.iter().map(column));
-    Some(row)
+    Some(power::deviation_range(deviation, freedom))
 }
 
 /// Two shares in percent: `12 to 40 %`. Above ten times, the number does not matter.

@@ -1,10 +1,10 @@
 //! The tables of a history as text.
 
-use tare_records::history::{HistoryEntry, HistorySeries};
+use tare_records::history::{HistoryEntry, HistoryFigure, HistorySeries};
 
-use super::output::{BOLD, DIM, Output, YELLOW};
-use crate::history::tables::{HistoryTable, groups, share_words, value_words};
-use crate::text::fit;
+use super::output::{BOLD, DIM, Output};
+use crate::history::tables::{HistoryTable, groups, value_words};
+use crate::table::{Cell, Column, Columns, Scale, Table, text};
 
 /// Returns the tables of a history as text: the anchor's values, and the ratios of the others to them.
 #[must_use]
@@ -17,54 +17,54 @@ pub fn render_history(entries: &[HistoryEntry], series: &[HistorySeries], colour
         }
         out.line("");
         for table in &group.tables {
-            rows(&mut out, table);
+            out.wrapped(BOLD, &title(table), "", "  ");
+            text::write(&mut out, &builds(table));
             out.line("");
         }
     }
     out.text
 }
 
-/// Longest name in a table, in characters.
-const NAME_CHARS: usize = 60;
-
-fn rows(out: &mut Output, table: &HistoryTable<'_>) {
-    let mut lines = vec![vec!["build".to_owned()]];
-    lines[0].extend(table.variants.iter().map(|name| fit(name, NAME_CHARS)));
-    for (entry, figures) in &table.rows {
-        let mut line = vec![fit(&entry.build, NAME_CHARS)];
-        line.extend(figures.iter().map(|figure| match figure {
-            Some(figure) => share_words(figure).unwrap_or_else(|| value_words(figure)),
-            None => "-".to_owned(),
-        }));
-        lines.push(line);
-    }
-    let width = |column: usize| {
-        lines
-            .iter()
-            .map(|l| l[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..=table.variants.len()).map(width).collect();
-    let padded = |line: &[String]| {
-        let cells = line.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(i, (cell, &width))| match i {
-            0 => format!("{cell:<width$}"),
-            _ => format!("  {cell:>width$}"),
-        });
-        cells.collect::<String>()
-    };
-    let title = match table.variants.iter().any(|name| table.has_ratios(name)) {
+fn title(table: &HistoryTable<'_>) -> String {
+    match table.variants.iter().any(|name| table.has_ratios(name)) {
         true => format!("{}, relative to {}", table.title, table.anchor),
         false => table.title.clone(),
-    };
-    out.wrapped(BOLD, &title, "", "  ");
-    out.painted(DIM, &padded(&lines[0]));
+    }
+}
+
+/// A figure of each build and variant.
+fn builds(table: &HistoryTable<'_>) -> Table {
     let changes = table.changes();
-    for (line, (entry, _)) in lines[1..].iter().zip(&table.rows) {
-        out.line(&padded(line));
-        for change in changes.get(entry.id.as_str()).into_iter().flatten() {
-            out.wrapped(YELLOW, change, "  ! ", "    ");
-        }
+    let changed = |entry: &HistoryEntry| {
+        let changes = changes.get(entry.id.as_str());
+        Cell::words(changes.map_or_else(String::new, |all| all.join("; ")))
+    };
+    let column = |i: usize| {
+        let name = table.variants[i];
+        let scale = match table.has_ratios(name) {
+            true if table.what.is_rate() => Scale::Percent,
+            true => Scale::Ratio,
+            false => Scale::of(table.what),
+        };
+        Column::number(name, scale)
+    };
+    Columns::of(&table.rows)
+        .with(Column::text("build"), |(entry, _)| Cell::text(&entry.build))
+        .each(0..table.variants.len(), column, |(_, figures), i| {
+            let is_ratio = table.has_ratios(table.variants[i]);
+            figures[i].map_or(Cell::Absent(""), |figure| cell(figure, is_ratio))
+        })
+        .with(Column::warning("changed"), |(entry, _)| changed(entry))
+        .table("")
+}
+
+/// A ratio to the anchor, or the value if the anchor lacks the figure.
+fn cell(figure: &HistoryFigure, is_ratio: bool) -> Cell {
+    let [ratio, low, high] =
+        [figure.log_ratio, figure.low, figure.high].map(|log| log.map(f64::exp));
+    match (ratio, figure.value) {
+        (Some(ratio), _) if is_ratio => Cell::value(ratio, low, high),
+        (_, Some(value)) if !is_ratio => Cell::value(value, None, None),
+        _ => Cell::text(value_words(figure)),
     }
 }

@@ -4,7 +4,7 @@ use tare_analysis::figures;
 use tare_records::observation::{Observation, ObservedPart, Part, Usage};
 
 use super::output::{BOLD, DIM, Output, PLAIN};
-use crate::table::{Cell, Column, Scale, Table, text};
+use crate::table::{Cell, Column, Columns, Scale, Table, text};
 use crate::text::printable;
 
 /// Workloads of a part that are listed; all of them are in the JSON document.
@@ -61,24 +61,22 @@ pub fn render_observation(observation: &Observation, colour: bool) -> String {
 
 /// The parts of the mesh, each with the workloads that it consists of.
 fn usage(observation: &Observation) -> Table {
-    let columns = [
-        Column::text("part"),
-        Column::number("pods", Scale::Count),
-        Column::number("CPU", Scale::Cores),
-        Column::number("memory", Scale::Mib),
-        Column::number("largest", Scale::Mib),
-    ];
-    let row = |(name, usage): (String, &Usage)| {
-        vec![
-            Cell::name(name),
-            Cell::count(usage.pods.into()),
-            Cell::estimate(&usage.cpu_cores),
-            Cell::Number(usage.memory_bytes),
-            Cell::Number(usage.memory_max_bytes),
-        ]
-    };
-    let rows = observation.parts.iter().flat_map(named).map(row);
-    Table::new("", columns, rows)
+    let memory = |label| Column::number(label, Scale::Mib);
+    Columns::of(observation.parts.iter().flat_map(named))
+        .with(Column::text("part"), |(name, _)| Cell::name(name))
+        .count(Column::number("pods", Scale::Count), |(_, used)| {
+            used.pods.into()
+        })
+        .estimate(Column::number("CPU", Scale::Cores), |(_, used)| {
+            Some(&used.cpu_cores)
+        })
+        .with(memory("memory"), |(_, used)| {
+            Cell::Number(used.memory_bytes)
+        })
+        .with(memory("largest"), |(_, used)| {
+            Cell::Number(used.memory_max_bytes)
+        })
+        .table("")
 }
 
 /// A part, and its workloads if they are not the whole part.
@@ -95,20 +93,15 @@ fn named(part: &ObservedPart) -> Vec<(String, &Usage)> {
 
 /// What the sidecars cost by request, of those workloads that have counters.
 fn requests(sidecars: &ObservedPart) -> Table {
-    let columns = [
-        Column::text("requests"),
-        Column::number("rate", Scale::Rps),
-        Column::number("cores per 1,000 rps", Scale::Cores).without_unit(),
-    ];
-    let rows = named(sidecars).into_iter().filter_map(|(name, usage)| {
-        let requests = usage.requests.as_ref()?;
-        Some(vec![
-            Cell::name(name),
-            Cell::Number(requests.per_second.value),
-            Cell::estimate(&requests.cpu_cores_per_krps),
-        ])
-    });
-    Table::new("", columns, rows)
+    let named = named(sidecars).into_iter();
+    let rows = named.filter_map(|(name, usage)| Some((name, usage.requests.as_ref()?)));
+    let rate = Column::number("rate", Scale::Rps);
+    let cores = Column::number("cores per 1,000 rps", Scale::Cores).without_unit();
+    Columns::of(rows)
+        .with(Column::text("requests"), |(name, _)| Cell::name(name))
+        .with(rate, |(_, found)| Cell::Number(found.per_second.value))
+        .estimate(cores, |(_, found)| found.cpu_cores_per_krps.as_ref())
+        .table("")
 }
 
 fn legend(observation: &Observation) -> String {

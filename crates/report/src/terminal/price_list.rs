@@ -20,10 +20,11 @@ pub(super) fn write(out: &mut Output, summary: &Summary) {
     );
     out.painted(BOLD, &fit(&title, WIDTH));
     out.line("");
-    if let Some(words) = prices::no_answer(list) {
-        out.wrapped(BOLD, &words, "", "");
-        out.line("");
-    }
+    match prices::no_answer(list) {
+        Some(words) => out.wrapped(BOLD, &words, "", ""),
+        None => out.wrapped(PLAIN, &prices::answer(summary, list), "", ""),
+    };
+    out.line("");
     text::write(out, &tables::features(summary, list));
     out.line("");
     out.wrapped(DIM, &prices::legend(summary, list), "", "");

@@ -1,13 +1,15 @@
 //! The result of a run: the answers, then one block of tables per load.
 
+use tare_analysis::compare::stopping;
 use tare_analysis::figures;
 use tare_plan::Figure;
 use tare_records::summary::path::PathEdge;
-use tare_records::summary::{Cell, Outcome, Ratio, Stopping, Summary};
+use tare_records::summary::{Cell, Outcome, Ratio, Summary};
 use tare_records::worker::Plane;
 
 use super::output::{BOLD, DIM, Output, PLAIN, RED};
 use super::{findings, gate, price_list, profiles, sweep};
+use crate::findings::no_answer;
 use crate::prices::{self, Shortened};
 use crate::table::{Mark, Table, text};
 use crate::text::{fit, printable};
@@ -18,8 +20,14 @@ use crate::{churn_words, tables, words};
 pub fn render_table(summary: &Summary, colour: bool) -> String {
     let mut out = Output::new(colour);
     failures(&mut out, summary);
+    let none = no_answer(summary);
+    if let Some(words) = &none {
+        out.wrapped(RED, words, "", "  ");
+        out.line("");
+    }
     gate::write(&mut out, summary);
-    answers(&mut out, summary);
+    // Nothing is stressed that answers nothing.
+    answers(&mut out, summary, none.map_or(BOLD, |_| PLAIN));
     sweep::tables(&mut out, summary);
     // Of a sweep, the load with the first level of each factor.
     let loads = if summary.sweep.is_some() {
@@ -90,7 +98,7 @@ fn failures(out: &mut Output, summary: &Summary) {
 }
 
 /// The sentence about each pair of meshes, and what qualifies all of them.
-fn answers(out: &mut Output, summary: &Summary) {
+fn answers(out: &mut Output, summary: &Summary, style: &str) {
     sweep::answers(out, summary);
     for answer in churn_words::answers(summary) {
         out.wrapped(BOLD, &answer, "* ", "  ");
@@ -98,7 +106,7 @@ fn answers(out: &mut Output, summary: &Summary) {
     price_list::write(out, summary);
     for Shortened { answer, sentence } in prices::answers(summary) {
         if sentence {
-            out.wrapped(BOLD, &answer.text, "* ", "  ");
+            out.wrapped(style, &answer.text, "* ", "  ");
         }
         let caution = answer.caution.as_deref();
         match caution {
@@ -142,7 +150,7 @@ fn legend(summary: &Summary) -> String {
             ));
         }
     }
-    parts.extend(summary.stopping.as_ref().map(stopped));
+    parts.extend(summary.stopping.as_ref().map(stopping::words));
     let mut quantiles = summary.cells.iter().flat_map(|c| &c.latency);
     if quantiles.any(|q| !q.supported) {
         parts.push("- too few responses".to_owned());
@@ -150,27 +158,6 @@ fn legend(summary: &Summary) -> String {
     parts.extend(words::instrument_error(summary));
     parts.extend(words::core_distances(summary));
     parts.join("; ")
-}
-
-/// Describes the progress of an adaptive plan.
-fn stopped(stopping: &Stopping) -> String {
-    let share = |x: f64| figures::percent(x).trim_start_matches('+').to_owned();
-    let targets: Vec<String> = stopping
-        .targets
-        .iter()
-        .map(|t| {
-            let now = t.widest.map_or("unknown".to_owned(), share);
-            format!("{} within {now} (target {})", t.what, share(t.half_width))
-        })
-        .collect();
-    let when = match stopping.reached_after {
-        Some(blocks) => format!(
-            "stopped after {blocks} of at most {} blocks",
-            stopping.blocks_max
-        ),
-        None => format!("target not reached, at most {} blocks", stopping.blocks_max),
-    };
-    format!("{when}: {}", targets.join(", "))
 }
 
 /// Appends a table and an empty line, if it has rows.

@@ -310,6 +310,8 @@ fn resources_of_an_adaptive_plan_have_the_raised_confidence() {
             half_width: 0.5,
         }],
         min: 3,
+        resolved: false,
+        budget_ns: None,
     });
     let width = |summary: &Summary, of: fn(&Cell) -> &Estimate| {
         let e = of(&summary.cells[2]);

@@ -8,9 +8,9 @@ use crate::support::{analysed, scale, trials};
 use tare_analysis::StoredTrial;
 use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::compare::{Side, clusters};
-use tare_analysis::summary::{METHODS, summarise};
+use tare_analysis::summary::METHODS;
 use tare_plan::trial::order;
-use tare_plan::{Figure, Plan, PrecisionTarget, StopRule, UNTIL_MIN};
+use tare_plan::{Figure, Plan};
 use tare_records::calls::TrialCalls;
 use tare_records::layout::IdleCores;
 use tare_records::summary::Outcome;
@@ -515,52 +515,5 @@ fn an_outlier_is_named_and_used() {
     assert!(
         unwrapped.contains("; core to core took 165 ns, in the other trials 42 ns."),
         "{table}"
-    );
-}
-
-#[test]
-fn an_adaptive_run_that_stopped_is_complete() {
-    let adaptive = Plan {
-        until: Some(StopRule {
-            targets: vec![PrecisionTarget {
-                what: Figure::P50,
-                half_width: 0.08,
-            }],
-            min: UNTIL_MIN,
-        }),
-        ..plan(20, 5)
-    };
-    let all = trials(&adaptive, |_| {});
-    let stopping =
-        tare_analysis::compare::stopping::look(&adaptive, &adaptive.block_groups()[0], &all)
-            .unwrap();
-    let blocks = stopping.reached_after.unwrap();
-    assert!((UNTIL_MIN..20).contains(&blocks), "{stopping:?}");
-    let until: Vec<StoredTrial> = all
-        .into_iter()
-        .filter(|t| t.result.trial.block < blocks)
-        .collect();
-    let summary = summarise(&support::manifest(&adaptive), &until, Vec::new());
-    assert_eq!(summary.trials_planned, until.len() as u32);
-    assert_eq!(summary.setup.repeats, blocks);
-    assert_eq!((summary.notes.len(), summary.confidence), (0, 0.95));
-    assert_eq!(summary.stopping.as_ref(), Some(&stopping));
-    let table = tare_report::render_table(&summary, false);
-    let table = table.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        table.contains(&format!("stopped after {blocks} of at most 20 blocks")),
-        "{table}"
-    );
-
-    // Without the last block, the run is incomplete.
-    let fewer: Vec<StoredTrial> = until
-        .into_iter()
-        .filter(|t| t.result.trial.block + 1 < blocks)
-        .collect();
-    let summary = summarise(&support::manifest(&adaptive), &fewer, Vec::new());
-    assert!(
-        summary.notes[0].contains("the run is incomplete"),
-        "{:?}",
-        summary.notes
     );
 }

@@ -22,6 +22,7 @@ mod selection;
 #[path = "../support/shape.rs"]
 mod shape;
 mod shapes;
+mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
 mod sweep;

@@ -50,6 +50,34 @@ fn an_excluded_trial_is_named_and_in_no_figure() {
 }
 
 #[test]
+fn the_reasons_of_a_trial_span_the_table_of_trials() {
+    let dir = tempfile::tempdir().unwrap();
+    support::write_run(dir.path(), &support::quick(), support::with_doubts);
+    let run = load_run(dir.path()).unwrap();
+    let page = render_report(&run, &summarise(&run));
+    let (_, table) = page.split_once("<table class=\"trials\">").unwrap();
+    let (table, _) = table.split_once("</table>").unwrap();
+    let columns = table.matches("<th scope=\"col\"").count();
+    let spans = table.split("<tr class=\"reasons\">").skip(1);
+    let widths = spans.map(|row| -> usize {
+        let cells = row.split("colspan=\"").skip(1);
+        let width = |cell: &str| cell.split('"').next().unwrap().parse::<usize>().unwrap();
+        cells.map(width).sum()
+    });
+    let widths: Vec<usize> = widths.collect();
+    assert!(
+        !widths.is_empty() && widths.iter().all(|w| *w == columns),
+        "{columns}: {widths:?}"
+    );
+    let trial = &run.trials[0];
+    let expected = format!(
+        "data-trial=\"{}\" title=\"{}\"",
+        trial.result.trial.index, trial.dir
+    );
+    assert!(table.contains(&expected), "{expected}");
+}
+
+#[test]
 fn the_plan_is_shown_as_text() {
     let (_dir, run) = loaded(&support::quick());
     let page = render_report(&run, &summarise(&run));

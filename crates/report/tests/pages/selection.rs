@@ -361,3 +361,55 @@ fn a_damaged_histogram_makes_its_trial_invalid() {
     );
     assert!(row.verdict.reasons[0].found.contains("invalid histogram"));
 }
+
+#[test]
+fn the_same_trials_never_stand_beside_an_answer_as_others() {
+    let mut corrected = 0;
+    for step in 0..60 {
+        let factor = 1.0 + 0.002 * f64::from(step);
+        let summary = analysed(&support::quick(), |result| {
+            if result.trial.mesh.name == "envoy" {
+                scale(result, factor);
+            }
+        });
+        for ratio in summary.comparisons.iter().flat_map(|c| &c.ratios) {
+            assert!(
+                ratio.variants.is_empty(),
+                "no block is disturbed, and no trial suspect: {ratio:?}"
+            );
+            // Holm's correction finds a difference that would not be one among as many questions by Bonferroni's.
+            let questions = summary.comparisons.iter().flat_map(|c| &c.ratios);
+            let questions = questions.filter(|r| r.p_holm.is_some()).count() as f64;
+            let is_found = ratio.primary && ratio.outcome == Outcome::Different;
+            corrected += usize::from(is_found && ratio.p.unwrap() * questions >= 0.05);
+        }
+    }
+    assert!(corrected > 0, "no ratio is between the two corrections");
+}
+
+#[test]
+fn an_invalid_run_says_that_it_has_no_answer_why_and_what_to_do() {
+    let summary = analysed(&support::quick(), |r| invalid(r, Reason::NoisyNeighbour));
+    let answer = "No answer: ";
+    let remedy = "(and in 17 other trials). Stop other programs on the machine, and repeat.";
+    let page = tare_report::render_page(&summary);
+    let (first, folded) = page.split_once("<summary>What was measured").unwrap();
+    let (_, said) = first.split_once("<p class=\"no-answer\">").unwrap();
+    assert!(said.starts_with(answer) && said.contains(remedy), "{said}");
+    assert!(folded.contains("class=\"answers\""));
+    let table = tare_report::render_table(&summary, false);
+    assert!(
+        table.starts_with(answer) && table.replace("\n  ", " ").contains(remedy),
+        "{table}"
+    );
+    // What is wrong with one mesh leaves an answer about the others.
+    let plan = support::plan(&[("bare", "No mesh"), ("a", "A"), ("b", "B")], &[200.0], 3);
+    let summary = analysed(&plan, |r| {
+        if r.trial.mesh.name == "b" {
+            invalid(r, Reason::NotMeshed);
+        }
+    });
+    assert_eq!(summary.grade, Grade::Invalid);
+    assert!(!tare_report::render_page(&summary).contains("No answer:"));
+    assert!(!tare_report::render_table(&summary, false).contains("No answer:"));
+}

@@ -424,6 +424,8 @@ fn an_unfinished_extension_is_incomplete_and_an_adaptive_one_stops_in_each_of_it
     plan.until = Some(StopRule {
         targets: vec![target],
         min: 3,
+        resolved: false,
+        budget_ns: None,
     });
     let stops = |t: &tare_analysis::StoredTrial| ![3, 4, 8, 9].contains(&t.result.trial.block);
     let stored: Vec<_> = all.iter().filter(|t| stops(t)).cloned().collect();

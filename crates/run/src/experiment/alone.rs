@@ -2,6 +2,7 @@
 
 use futures_util::future::try_join_all;
 use tare_analysis::overload::Seconds;
+use tare_analysis::resources::rounds::Rounds;
 use tare_analysis::search::Goal;
 use tare_records::stacks;
 use tare_records::trial::EventKind;
@@ -119,7 +120,14 @@ impl TrialContext<'_> {
         let seconds = measurement.seconds.take();
         let cores = self.cores();
         measurement
-            .keep(environment, deployment, writer, cores, findings)
+            .keep(
+                environment,
+                deployment,
+                writer,
+                cores,
+                &Rounds::default(),
+                findings,
+            )
             .await?;
         if spec.load.churn.is_some() {
             churned(environment, deployment, writer, findings).await?;

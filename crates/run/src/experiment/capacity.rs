@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_analysis::judge::{Evidence, judge};
+use tare_analysis::resources::rounds::Rounds;
 use tare_analysis::search::{Goal, SearchLoop, is_met};
 use tare_analysis::{disturbed_steps, limit};
 use tare_plan::EnvironmentKind;
@@ -169,7 +170,7 @@ impl TrialContext<'_> {
             return Ok(None);
         }
         let hlog = measurement.stream.hlog();
-        measurement.conclude(self.cores(), found);
+        measurement.conclude(self.cores(), &Rounds::default(), found);
         Ok(hlog)
     }
 

@@ -11,7 +11,6 @@ use super::error::RunError;
 use super::findings::Findings;
 use super::measurement::stopped;
 use super::slices::Schedule;
-use super::together;
 use super::updates::{Observer, Stage, Update};
 use crate::environment::{Environment, EnvironmentError, Phase};
 use crate::store::{RunDir, TrialWriter};
@@ -91,11 +90,6 @@ impl TrialContext<'_> {
         if trials.iter().any(|t| t.findings.interrupted) {
             return Ok(vec![TrialEnd::Interrupted]);
         }
-        together::leave_out_each_other(
-            trials
-                .iter_mut()
-                .filter_map(|t| t.findings.resources.as_mut()),
-        );
         trials.into_iter().map(|t| self.finish(t)).collect()
     }
 
@@ -121,20 +115,25 @@ impl TrialContext<'_> {
                 return Ok(());
             }
         }
-        match (trials.as_mut_slice(), self.plan.pairing) {
-            ([trial], pairing) if trial.spec.profile || pairing == Pairing::Turns => {
-                if let Some(trial) = trial.ready() {
+        let pairing = match trials.iter().any(|t| t.spec.profile) {
+            true => Pairing::Turns,
+            false => self.plan.pairing,
+        };
+        match pairing {
+            Pairing::Turns => {
+                for trial in trials.iter_mut().filter_map(RunningTrial::ready) {
                     self.load_alone(environment, trial).await?;
                 }
             }
-            (all, Pairing::Slices) => {
-                let mut ready: Vec<_> = all.iter_mut().filter_map(RunningTrial::ready).collect();
-                self.sample_idle(environment, &mut ready).await?;
-                let schedule = Schedule::new(self.plan, &specs[0], all.len());
-                self.load_together(environment, all, Some(&schedule))
+            Pairing::Slices => {
+                let ready = trials.iter_mut().filter_map(RunningTrial::ready);
+                self.sample_idle(environment, &mut ready.collect::<Vec<_>>())
+                    .await?;
+                let schedule = Schedule::new(self.plan, &specs[0], trials.len());
+                self.load_together(environment, trials, Some(&schedule))
                     .await?;
             }
-            (all, _) => self.load_together(environment, all, None).await?,
+            Pairing::Together => self.load_together(environment, trials, None).await?,
         }
         for trial in trials.iter_mut().filter_map(RunningTrial::ready) {
             prove_after(environment, trial).await;
@@ -198,8 +197,10 @@ impl TrialContext<'_> {
             self.observer.update(Update::Event(event));
             writer.event(event)?;
         }
+        let slices = findings.slices.as_ref();
+        let counted = slices.and_then(|s| s.kept.as_deref());
         let verdict = judge(&Evidence {
-            load: findings.load.as_ref(),
+            load: counted.or(findings.load.as_ref()),
             resources: findings.resources.as_ref(),
             proofs: &findings.proofs,
             events: &findings.events,

@@ -82,7 +82,7 @@ impl Sampling {
         let mut stream = AgentStream::new();
         let whole = lines.iter().all(|line| stream.line(line).is_ok());
         let (records, problem) = stream.finish();
-        let resources = tare_analysis::resources::summarise(&self.spec, &records, cores);
+        let resources = tare_analysis::resources::summarise(&self.spec, &records, cores, &[]);
         Ok(resources.filter(|_| whole && problem.is_none()))
     }
 }

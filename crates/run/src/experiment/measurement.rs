@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_analysis::overload::Seconds;
+use tare_analysis::resources::rounds::{Rounds, Sampled};
 use tare_analysis::{AgentStream, LoadStream};
 use tare_plan::load::LoadSpec;
 use tare_records::calls::TrialCalls;
 use tare_records::record::{AgentRecord, LoadRecord};
+use tare_records::trial::SliceUse;
 use tare_records::verdict::{Finding, Grade, Reason};
 use tare_records::worker::{AgentSpec, Slices};
 use tokio::sync::watch;
@@ -65,7 +67,7 @@ pub(super) struct Measurement {
     /// CPU time between two samples of stacks, of a profile trial.
     pub(super) stack_period_ns: Option<u64>,
     /// When the trial is loaded, if it shares the window with others.
-    pub(super) slices: Option<Slices>,
+    slices: Option<Slices>,
     stream_problem: Option<String>,
     agent: Option<(Worker, AgentSpec)>,
     samples: AgentStream,
@@ -110,6 +112,19 @@ impl Measurement {
             measuring: false,
             calls_timed: false,
         })
+    }
+
+    /// The trial is loaded in slices.
+    pub(super) fn in_slices(&mut self, slices: Slices) {
+        self.stream = std::mem::take(&mut self.stream).keeping_intervals();
+        self.slices = Some(slices);
+    }
+
+    /// What the agent recorded so far; `None` without an agent.
+    pub(super) fn sampled(&self) -> Option<Sampled<'_>> {
+        let (_, spec) = self.agent.as_ref()?;
+        let records = self.samples.records();
+        Some(Sampled { spec, records })
     }
 
     /// Reads the records of both workers until they end.
@@ -293,6 +308,7 @@ impl Measurement {
         deployment: &mut E::Deployment,
         writer: &TrialWriter,
         cores: u32,
+        rounds: &Rounds,
         findings: &mut Findings,
     ) -> Result<(), RunError> {
         if let Some(log) = self.stream.hlog() {
@@ -301,7 +317,7 @@ impl Measurement {
         if let Some(calls) = self.collect_calls(environment, deployment, findings).await {
             writer.calls(&calls)?;
         }
-        self.conclude(cores, findings);
+        self.conclude(cores, rounds, findings);
         Ok(())
     }
 
@@ -341,16 +357,23 @@ impl Measurement {
         }
     }
 
-    /// Reduces the records of both workers.
-    pub(super) fn conclude(self, cores: u32, findings: &mut Findings) {
+    /// Reduces the records of both workers, without the rounds that are left out.
+    pub(super) fn conclude(mut self, cores: u32, rounds: &Rounds, findings: &mut Findings) {
         if self.stop_by.is_some() {
             findings.failure = Some("the generator ended before it was ready; see its log".into());
         }
         if let Some(problem) = self.stream_problem {
             findings.lost(problem);
         }
+        let intervals = self.stream.take_intervals();
         match self.stream.finish() {
             Ok(result) => {
+                if let Some(slices) = self.slices {
+                    match rounds.of_trial(slices, &result, &intervals) {
+                        Ok(of) => findings.slices = Some(of),
+                        Err(error) => findings.lost(format!("the generator's records: {error}")),
+                    }
+                }
                 findings.sent = result.service_time_ns.count;
                 findings.load = Some(result);
             }
@@ -375,14 +398,13 @@ impl Measurement {
                 });
             }
         }
-        findings.resources = tare_analysis::resources::summarise(&spec, &records, cores);
+        findings.resources =
+            tare_analysis::resources::summarise(&spec, &records, cores, rounds.left_out());
         match &findings.resources {
             None => findings.unsampled("CPU and memory have too few samples".into()),
             Some(resources) => {
-                let expected = spec
-                    .slices
-                    .as_ref()
-                    .map_or(spec.window_ns, Slices::loaded_ns);
+                let slices = findings.slices.as_ref();
+                let expected = slices.map_or(spec.window_ns, SliceUse::loaded_ns);
                 let share = resources.window_ns as f64 / expected as f64;
                 if share < WINDOW_SAMPLED_MIN {
                     let percent = share * 100.0;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::error::{FAILURES_IN_A_ROW_MAX, RunError};
 use super::group::{TrialContext, TrialEnd};
 use super::overload;
-use super::stopping;
+use super::stopping::{self, Look};
 use super::updates::{Observer, Update};
 use crate::environment::Environment;
 use crate::events::event;
@@ -143,15 +143,22 @@ impl<E: Environment> Trials<'_, E> {
         }
         for block in blocks.range.clone() {
             // Checked before the first trial of each block, also in a resumed run.
-            if let Some(enough) = stopping::enough(self.run, blocks, block) {
-                if !self.is_idle {
-                    self.run.event(&enough)?;
+            match stopping::look(self.run, blocks, block) {
+                Look::Enough(enough) => {
+                    if !self.is_idle {
+                        self.run.event(&enough)?;
+                    }
+                    self.observer.update(Update::Event(&enough));
+                    let mut left = blocks.clone();
+                    left.range.start = block;
+                    self.planned -= left.trials() as u32;
+                    break;
                 }
-                self.observer.update(Update::Event(&enough));
-                let mut left = blocks.clone();
-                left.range.start = block;
-                self.planned -= left.trials() as u32;
-                break;
+                Look::Continue(Some(found)) => self.observer.update(Update::Looked {
+                    blocks: block - blocks.range.start,
+                    found: &found,
+                }),
+                Look::Continue(None) => {}
             }
             if self.block(block).await? == Stopped::Yes {
                 return Ok(Stopped::Yes);

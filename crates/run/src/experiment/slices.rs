@@ -1,11 +1,11 @@
 //! The trials of a block in slices: all are deployed, and one at a time is loaded, for a fraction of a second, in random
 //! order. They see the same conditions as trials that run together, and none shares the CPU with the load of another.
 
+use tare_analysis::resources::rounds::Rounds;
 use tare_plan::Plan;
 use tare_plan::load::{Arrivals, ArrivalsError, LoadSpec, Mode, Trace};
 use tare_plan::trial::TrialSpec;
 use tare_plan::units::format_duration_ns;
-use tare_records::trial::SliceUse;
 use tare_records::verdict::{Finding, Grade, Reason};
 use tare_records::worker::Slices;
 use tare_stats::Histogram;
@@ -32,7 +32,7 @@ pub(super) struct Schedule {
 impl Schedule {
     /// The schedule of `count` trials with the load of `spec`.
     pub(super) fn new(plan: &Plan, spec: &TrialSpec, count: usize) -> Self {
-        let (length_ns, gap_ns) = plan.slice.times_ns(&spec.load);
+        let (length_ns, gap_ns) = plan.slice.times_ns(&spec.load, count as u32);
         let rounds = (spec.load.duration_ns / length_ns.max(1)).max(1);
         let mut rng = Rng::stream(spec.seed, ORDER);
         let round = |_| {
@@ -104,40 +104,64 @@ impl Schedule {
     }
 }
 
+/// What the machine did in the rounds that count, for each trial of a block.
+pub(super) fn machine(rounds: &Rounds, findings: &mut Findings) {
+    if let Some(resources) = &mut findings.resources {
+        resources.machine.other_cores = rounds.other_cores;
+        resources.machine.stolen_cores = rounds.stolen_cores;
+    }
+    findings.verdict.extend(rounds.finding());
+}
+
 /// Largest share of the responses that may still be in progress when the next trial is loaded. It is half of the slowest
 /// percent, so that a p99 is mostly one's own.
 const OVERLAP_MAX: f64 = 0.005;
 
-/// Counts what outlasted the gap, and estimates how many of them were in progress when the next slice began: those that
+/// How much of a trial was in progress when the next one was loaded.
+pub(super) struct Overlap {
+    /// Share of the responses.
+    share: f64,
+    found: String,
+}
+
+/// Counts the responses of a trial that outlasted the gap, and estimates how many of them were in progress when the next slice began: those that
 /// began late enough in their slice, in which each instant is equally likely.
-pub(super) fn conclude(slices: Slices, findings: &mut Findings) {
-    let Some(result) = &findings.load else {
-        return;
-    };
-    let Ok(latency) = Histogram::from_wire(&result.histograms.latency) else {
-        return;
-    };
+pub(super) fn overlap(mesh: &str, findings: &mut Findings) -> Option<Overlap> {
+    let found = findings.slices.as_mut()?;
+    let (slices, whole) = (&found.slices, findings.load.as_ref()?);
+    let latency = &found.kept.as_deref().unwrap_or(whole).histograms.latency;
+    let latency = Histogram::from_wire(latency).ok()?;
     let longer = |ns: u64| ns.saturating_sub(slices.gap_ns);
     let longer_than_gap = latency.iter().filter(|(ns, _)| longer(*ns) > 0);
     let longer_than_gap = longer_than_gap.map(|(_, n)| n).sum();
     let late = |ns: u64| longer(ns).min(slices.length_ns) as f64 / slices.length_ns.max(1) as f64;
     let overlapping: f64 = latency.iter().map(|(ns, n)| late(ns) * n as f64).sum();
     let share = overlapping / latency.len().max(1) as f64;
-    if share > OVERLAP_MAX {
-        let found = format!(
-            "{longer_than_gap} responses took longer than the gap of {} after each slice, and about {overlapping:.0} \
-             ({:.1} %) were in progress when the next trial was loaded: they disturb it",
-            format_duration_ns(slices.gap_ns),
-            share * 100.0
-        );
+    let words = format!(
+        "{longer_than_gap} responses of {mesh} took longer than the gap of {} after each slice, and about \
+         {overlapping:.0} ({:.1} %) were in progress when the next mesh was loaded",
+        format_duration_ns(slices.gap_ns),
+        share * 100.0
+    );
+    found.longer_than_gap = longer_than_gap;
+    Some(Overlap {
+        share,
+        found: words,
+    })
+}
+
+/// Marks a trial of a group in which the slices of a mesh overlap with those after them: they may be its own.
+pub(super) fn mark_overlap(overlaps: &[Overlap], findings: &mut Findings) {
+    let worst = overlaps.iter().max_by(|a, b| a.share.total_cmp(&b.share));
+    if let Some(worst) = worst.filter(|overlap| overlap.share > OVERLAP_MAX) {
+        let found = worst.found.clone();
         let finding = Finding::new(Grade::Suspect, Reason::SlicesOverlap, found);
         findings.verdict.push(finding);
     }
-    findings.slices = Some(SliceUse {
-        slices,
-        longer_than_gap,
-    });
 }
+
+#[cfg(test)]
+mod coverage;
 
 #[cfg(test)]
 mod tests {
@@ -154,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_trial_is_loaded_once_in_each_round_and_never_beside_another() {
-        let plan = plan("load: {rate: 400, duration: 8s}");
+        let plan = plan("slice: {length: 250ms, gap: 50ms}\nload: {rate: 400, duration: 8s}");
         let schedule = Schedule::new(&plan, &first(&plan), 3);
         let all = [0, 1, 2].map(|i| schedule.of(i));
         for slices in &all {
@@ -175,9 +199,35 @@ mod tests {
     }
 
     #[test]
+    fn a_round_takes_whole_seconds_unless_slices_are_set() {
+        use tare_plan::limits::SECOND_NS;
+        for (rate, trials, seconds) in [(400, 3, 1), (400, 2, 1), (400, 8, 3), (50, 3, 8)] {
+            let plan = plan(&format!("load: {{rate: {rate}, duration: 60s}}"));
+            let schedule = Schedule::new(&plan, &first(&plan), trials);
+            let slices = schedule.of(0);
+            let rounds = slices.starts_ns.len() as u64;
+            let planned_ns = rounds * seconds * SECOND_NS;
+            let drift_ns = planned_ns - schedule.window_ns();
+            assert!(drift_ns <= rounds * trials as u64, "{drift_ns}");
+            // Within the nanosecond by which each slice is rounded down.
+            let loaded_ns = slices.loaded_ns();
+            assert!((59_999_999_000..=60_000_000_000).contains(&loaded_ns));
+            assert!(slices.gap_ns >= slices.length_ns / 5 - 1);
+            let of_round = |(round, start): (u64, &u64)| {
+                let first = start + slices.lead_ns;
+                let last = first + slices.length_ns - 1;
+                let second = |ns: u64| (ns / SECOND_NS) / seconds;
+                second(first) == round && second(last) == round
+            };
+            assert!((0..).zip(&slices.starts_ns).all(of_round), "{slices:?}");
+        }
+    }
+
+    #[test]
     fn arrivals_are_those_of_the_load_in_its_slices_and_the_same_for_all() {
         for (arrivals, few, many) in [("poisson", 3_000, 3_400), ("constant", 3_200, 3_200)] {
-            let text = format!("load: {{rate: 400, duration: 8s, arrivals: {arrivals}}}");
+            let load = format!("load: {{rate: 400, duration: 8s, arrivals: {arrivals}}}");
+            let text = format!("slice: {{length: 250ms, gap: 50ms}}\n{load}");
             let plan = plan(&text);
             let first = first(&plan);
             let schedule = Schedule::new(&plan, &first, 3);

@@ -2,9 +2,9 @@
 //! affects all of them.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use tare_analysis::resources::rounds::{self, Rounds, Sampled};
 use tare_plan::load::{Arrivals, LoadSpec, Mode, Trace};
 use tare_records::trial::Resources;
 use tare_records::worker::Plane;
@@ -16,12 +16,8 @@ use super::measurement::Measurement;
 use super::request::load_spec;
 use super::slices::{self, Schedule};
 use super::updates::{Observer, Update};
-use crate::environment::Environment;
+use crate::environment::{Environment, EnvironmentError};
 use tare_files::unix_ns;
-
-/// Time to start the generators and agents, before the first request: in all, and for each trial.
-const LEAD: Duration = Duration::from_secs(1);
-const LEAD_EACH: Duration = Duration::from_millis(200);
 
 /// Stream of the random arrivals of a block.
 const ARRIVALS: u64 = 1 << 63;
@@ -44,7 +40,7 @@ impl TrialContext<'_> {
         schedule: Option<&Schedule>,
     ) -> Result<(), RunError> {
         let count = trials.len() as u32;
-        let start_unix_ns = unix_ns() + (LEAD + count * LEAD_EACH).as_nanos() as u64;
+        let start_unix_ns = unix_ns() + environment.start_lead(count).as_nanos() as u64;
         let mut loads = Vec::new();
         for (i, trial) in trials.iter_mut().enumerate() {
             let Some(trial) = trial.ready() else {
@@ -66,8 +62,18 @@ impl TrialContext<'_> {
             }
             let (observer, deployment) = (&mut *self.observer, &mut *trial.deployment);
             let started = Measurement::start(spec, observer, environment, deployment, trial.writer);
-            let mut measurement = started.await?;
-            measurement.slices = slices;
+            let mut measurement = match started.await {
+                Ok(measurement) => measurement,
+                // A load that begins without its generator.
+                Err(RunError::Environment(error @ EnvironmentError::Start { .. })) => {
+                    trial.findings.failed(&error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if let Some(slices) = slices {
+                measurement.in_slices(slices);
+            }
             loads.push((measurement, trial));
         }
         for (measurement, t) in &mut loads {
@@ -94,16 +100,37 @@ impl TrialContext<'_> {
         });
         try_join_all(follow).await?;
         let cores = self.cores();
+        let sampled: Option<Vec<Sampled<'_>>> = loads.iter().map(|(m, _)| m.sampled()).collect();
+        let rounds = sampled.and_then(|sampled| rounds::find(&sampled));
+        let none = Rounds::default();
+        let mut overlaps = Vec::new();
         for (measurement, t) in loads {
             if !t.findings.interrupted {
-                let slices = measurement.slices.clone();
                 measurement
-                    .keep(environment, t.deployment, t.writer, cores, t.findings)
+                    .keep(
+                        environment,
+                        t.deployment,
+                        t.writer,
+                        cores,
+                        rounds.as_ref().unwrap_or(&none),
+                        t.findings,
+                    )
                     .await?;
-                if let Some(slices) = slices {
-                    slices::conclude(slices, t.findings);
-                }
+                overlaps.extend(slices::overlap(&t.spec.mesh.name, t.findings));
             }
+        }
+        let mut all: Vec<_> = trials.iter_mut().filter_map(RunningTrial::ready).collect();
+        for trial in &mut all {
+            slices::mark_overlap(&overlaps, trial.findings);
+            if let Some(rounds) = &rounds {
+                slices::machine(rounds, trial.findings);
+            }
+        }
+        if rounds.is_none() {
+            let resources = all
+                .into_iter()
+                .filter_map(|t| t.findings.resources.as_mut());
+            leave_out_each_other(resources);
         }
         Ok(())
     }
@@ -145,7 +172,7 @@ pub(super) fn random_instants(seed: u64, rate_rps: f64, window_ns: u64) -> Vec<u
 
 /// Removes the CPU time of the other trials of a group from that of foreign processes. Tare itself is a process of
 /// every trial.
-pub(super) fn leave_out_each_other<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
+fn leave_out_each_other<'a>(resources: impl Iterator<Item = &'a mut Resources>) {
     let all: Vec<&mut Resources> = resources.collect();
     let own = |r: &Resources| {
         let processes = r.processes.iter().filter(|p| p.plane != Plane::Tare);

@@ -29,6 +29,13 @@ pub enum Update<'a> {
     Progress(&'a Progress),
     /// The data plane's CPU over the last second, in cores.
     DataPlaneCores(f64),
+    /// An adaptive plan runs another block.
+    Looked {
+        /// Blocks that ran.
+        blocks: u32,
+        /// How far it is from its targets.
+        found: &'a str,
+    },
     /// An event of the trial or the run.
     Event(&'a Event),
     /// The trial is on disk.

@@ -68,9 +68,8 @@ impl Flags {
                 ..KubernetesSettings::default()
             };
             let name = mesh.name.clone();
-            added.apply(mesh).map_err(|found| {
-                anyhow::anyhow!("mesh {name} with the overlay of the cluster: {found}")
-            })?;
+            let place = || format!("mesh {name} with the overlay of the cluster");
+            added.apply(mesh).with_context(place)?;
         }
         plan.kubernetes = Some(Box::new(settings));
         if let Some(bytes) = plan.excess_body_bytes() {
@@ -138,6 +137,6 @@ fn merged(settings: &KubernetesSettings, path: &Path) -> anyhow::Result<Kubernet
     }
     let settings: KubernetesSettings = serde_json::from_value(whole)
         .map_err(|e| anyhow::anyhow!(e.to_string().replace("unknown field", "unknown key")))?;
-    settings.check().map_err(anyhow::Error::msg)?;
+    settings.check()?;
     Ok(settings)
 }

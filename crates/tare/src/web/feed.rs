@@ -74,7 +74,7 @@ impl Feed {
                 self.keep(json!({ "type": "progress", "progress": progress }));
             }
             Update::DataPlaneCores(cores) => self.keep(json!({ "type": "cores", "cores": cores })),
-            Update::Event(_) => {}
+            Update::Event(_) | Update::Looked { .. } => {}
             // Not kept: the page of a browser that connects later already contains the trial.
             Update::Done(_) => self.page_changed(),
         }

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::judged::why_and_answers;
+
 /// 4,000 rules cost a proxy several times the CPU time of a request, on any machine.
 const MESH: &str = "
 name: mine
@@ -54,8 +56,9 @@ fn a_short_price_list_has_the_direction_and_the_proof_of_each_feature() {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, answers) = why_and_answers(&text);
     assert!(
-        text.starts_with("What each feature adds to envoy at 100 rps"),
+        answers.starts_with("What each feature adds to envoy at 100 rps"),
         "{text}{errors}"
     );
     let summary = std::fs::read_to_string(dir.path().join("out/summary.json")).unwrap();

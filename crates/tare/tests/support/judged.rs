@@ -39,6 +39,15 @@ pub(crate) fn exit_code(grade: Grade) -> i32 {
     }
 }
 
+/// Splits a report in the terminal into the reason why it has no answer, which stands first if the host disturbed the
+/// run, and all that follows it.
+pub(crate) fn why_and_answers(report: &str) -> (Option<&str>, &str) {
+    match report.split_once("\n\n") {
+        Some((why, answers)) if why.starts_with("No answer: ") => (Some(why), answers),
+        _ => (None, report),
+    }
+}
+
 /// Checks a complete run: the verdict of each trial must follow from its records. Returns the
 /// summary.
 pub(crate) fn judged(run: &Path) -> Summary {

@@ -31,8 +31,8 @@ pub(super) async fn read(
     let (mut requests, mut keys) = (Vec::new(), Vec::new());
     for metric in metrics {
         let namespace = Some(metric.namespace.as_str());
-        let pods = api.list(POD, namespace, &metric.selector).await;
-        for pod in pods.map_err(|e| failed(e.into()))?.iter().map(Pod) {
+        let pods = api.list::<Pod>(POD, namespace, &metric.selector).await;
+        for pod in pods.map_err(|e| failed(e.into()))?.iter() {
             let Some(address) = pod.address(metric.port) else {
                 continue;
             };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{self, Service};
 use tare_plan::SCHEMA_VERSION;
 use tare_plan::graph::builtin;
 use tare_plan::load::LoadSpec;
@@ -25,11 +25,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::deploy::{Inputs, any_address};
+use super::deploy::{Inputs, any_address, cluster_ip};
 use super::deployment::Deployment;
 use super::pull_secrets;
-use crate::api::ApiClient;
-use crate::api::kinds::{CHURNED_SLICE, CONFIG_MAP, Kind, NAMESPACE, POD, SERVICE};
+use crate::api::kinds::{CHURNED_SLICE, CONFIG_MAP, NAMESPACE, POD, SERVICE};
+use crate::api::{ApiClient, json};
 use crate::objects::churn as objects;
 use crate::objects::churn::{EmptyService, SERVERS, WATCHED, watched_slice};
 use crate::objects::names::PORT;
@@ -79,16 +79,14 @@ pub(crate) async fn deploy(
     let namespaces = objects::namespaces(&names, churn);
     let namespace = |name: &String| {
         let labels = manifests::namespace_labels(&names, settings);
-        (
-            NAMESPACE,
-            manifests::namespace(name, labels, join.as_ref(), false),
-        )
+        let namespace = manifests::namespace(name, labels, join.as_ref(), false);
+        (NAMESPACE, json(&namespace))
     };
     api.apply_all(namespaces.iter().map(namespace).collect())
         .await?;
     pull_secrets::copy(api, settings, &names.labels(), &namespaces[..1]).await?;
     let watched = objects::service(&names, settings, &namespaces[0], WATCHED);
-    let watched = address_of(&api.apply(SERVICE, &watched).await?)?;
+    let watched = address_of(&api.applied(SERVICE, &watched).await?)?;
     let files = servers(watched.is_ipv6())?;
     let files = manifests::config_map(&names, &namespaces[0], "spec", &files);
     api.apply(CONFIG_MAP, &files).await?;
@@ -106,20 +104,21 @@ pub(crate) async fn deploy(
             pod: name.to_owned(),
             took_ns: took(start.elapsed()),
         });
-        let ip = Pod(&pod).ip();
+        let ip = pod.ip();
         let ip = ip.ok_or_else(|| EnvironmentError::start(name, "it has no address"))?;
         pods.push((name.to_owned(), ip));
         let sidecar = deployment.sidecar().map(str::to_owned);
         deployment
             .more_watched
-            .extend(Pod(&pod).watched(sidecar.as_deref()));
+            .extend(pod.watched(sidecar.as_deref()));
     }
-    let services = EmptyService::all(churn).map(|s| (SERVICE, s.service(&names, settings)));
-    let mut all: Vec<(Kind, Value)> = services.collect();
-    all.extend(EmptyService::all(churn).map(|s| (CHURNED_SLICE, s.slice(&names, 0))));
+    let services = EmptyService::all(churn).map(|s| s.service(&names, settings));
+    let services = services.map(|service| (SERVICE, json(&service)));
+    let slices = EmptyService::all(churn).map(|s| s.slice(&names, 0));
     let first = (SERVERS[0], pods[0].1.to_string());
-    all.push((CHURNED_SLICE, watched_slice(&names, (first.0, &first.1))));
-    api.apply_all(all).await?;
+    let slices = slices.chain([watched_slice(&names, (first.0, &first.1))]);
+    let slices = slices.map(|slice| (CHURNED_SLICE, json(&slice)));
+    api.apply_all(services.chain(slices).collect()).await?;
     deployment.churning = Some(Churning {
         churn,
         watched: SocketAddr::new(watched, PORT),
@@ -132,9 +131,8 @@ pub(crate) async fn deploy(
     Ok(())
 }
 
-fn address_of(service: &Value) -> Result<IpAddr, EnvironmentError> {
-    let address = service["spec"]["clusterIP"].as_str();
-    let address = address.and_then(|a| a.parse().ok());
+fn address_of(service: &Service) -> Result<IpAddr, EnvironmentError> {
+    let address = cluster_ip(service).and_then(|a| a.parse().ok());
     address.ok_or_else(|| {
         let found = "the cluster assigned no cluster IP";
         EnvironmentError::Cluster(format!("create service {WATCHED}: {found}"))
@@ -167,25 +165,25 @@ fn servers(is_ipv6: bool) -> Result<Vec<(String, String)>, EnvironmentError> {
 async fn ready_pod(
     inputs: Inputs<'_>,
     deployment: &Deployment,
-    object: &Value,
-) -> Result<Value, EnvironmentError> {
+    object: &v1::Pod,
+) -> Result<Pod, EnvironmentError> {
     let (api, within_s) = (inputs.api, inputs.settings.ready_within_s);
-    let created = api.apply(POD, object).await?;
-    let (namespace, name) = (Pod(&created).namespace(), Pod(&created).name());
+    let created: Pod = api.applied(POD, object).await?;
+    let (namespace, name) = (created.namespace(), created.name());
     let title = format!("{namespace}/{name}");
     let within = Duration::from_secs(u64::from(within_s));
     let pod = wait("a server is ready", POLL, within, async || {
-        let pod = api.get(POD, namespace, name).await?;
-        Ok::<_, EnvironmentError>(match Pod(&pod).is_ready() {
+        let pod: Pod = api.get(POD, namespace, name).await?;
+        Ok::<_, EnvironmentError>(match pod.is_ready() {
             true => Ok(pod),
-            false => Err(Pod(&pod).not_ready_reason()),
+            false => Err(pod.not_ready_reason()),
         })
     });
     let pod = pod.await?.map_err(|reason| {
         EnvironmentError::start(&title, format!("not ready within {within_s} s: {reason}"))
     })?;
     if let Some(sidecar) = deployment.sidecar()
-        && Pod(&pod).container(sidecar).is_none()
+        && !pod.has_container(sidecar)
     {
         let found = format!("it has no container {sidecar}, so it is not in the mesh");
         return Err(EnvironmentError::start(title, found));

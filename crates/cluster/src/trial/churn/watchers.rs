@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use serde_json::Value;
 use tare_plan::KubernetesSettings;
 use tare_plan::SCHEMA_VERSION;
 use tare_records::churn::ChurnRecord;
@@ -18,8 +17,8 @@ use super::super::deployment::Deployment;
 use super::super::events::Events;
 use super::super::pod_log::{Line, PodLog};
 use super::until;
-use crate::api::ApiClient;
 use crate::api::kinds::{CONFIG_MAP, POD};
+use crate::api::{ApiClient, json};
 use crate::clock;
 use crate::objects::churn::{WATCHED, watcher};
 use crate::objects::names::{CONTAINER, PORT, ROLE};
@@ -44,7 +43,7 @@ const BUFFERED_LINES_MAX: usize = 4096;
 pub(super) struct Watchers {
     api: ApiClient,
     events: Events,
-    pods: Vec<Value>,
+    pods: Vec<Pod>,
     until: Instant,
 }
 
@@ -76,29 +75,21 @@ impl Watchers {
         for (index, node) in nodes.iter().enumerate() {
             let name = format!("watcher-{index}");
             let map = manifests::config_map(names, &names.load(), &name, &files);
-            objects.push((CONFIG_MAP, map));
+            objects.push((CONFIG_MAP, json(&map)));
             let pod = watcher(names, settings, deployment.join(), (&name, &node.name));
-            objects.push((POD, pod));
+            objects.push((POD, json(&pod)));
         }
         api.apply_all(objects).await?;
         let within = Duration::from_secs(u64::from(settings.ready_within_s));
         let selector = format!("{},{ROLE}=watcher", names.selector());
-        let runs = |pod: &Value| {
-            Pod(pod)
-                .status_of(CONTAINER)
-                .is_some_and(|c| c.id().is_some())
-        };
+        let runs = |pod: &Pod| pod.status_of(CONTAINER).is_some_and(|c| c.id().is_some());
         let pods = wait("the watchers run", POLL, within, async || {
-            let mut pods = api.list(POD, Some(&names.load()), &selector).await?;
-            pods.sort_by_key(|p| Pod(p).name().to_owned());
+            let mut pods: Vec<Pod> = api.list(POD, Some(&names.load()), &selector).await?;
+            pods.sort_by_key(|p| p.name().to_owned());
             Ok::<_, EnvironmentError>(match pods.iter().find(|p| !runs(p)) {
                 None if pods.len() == nodes.len() => Ok(pods),
                 None => Err("a pod is missing".to_owned()),
-                Some(pod) => Err(format!(
-                    "{}: {}",
-                    Pod(pod).title(),
-                    Pod(pod).not_ready_reason()
-                )),
+                Some(pod) => Err(format!("{}: {}", pod.title(), pod.not_ready_reason())),
             })
         });
         let pods = pods.await?.map_err(|reason| {
@@ -109,10 +100,7 @@ impl Watchers {
             )
         })?;
         if let Some(sidecar) = deployment.sidecar()
-            && let Some(pod) = pods
-                .iter()
-                .map(Pod)
-                .find(|p| p.container(sidecar).is_none())
+            && let Some(pod) = pods.iter().find(|p| !p.has_container(sidecar))
         {
             let found = format!("it has no container {sidecar}, so it is not in the mesh");
             return Err(EnvironmentError::start(pod.title(), found));
@@ -127,7 +115,7 @@ impl Watchers {
 
     /// Their containers, for the agents.
     pub(super) fn watched(&self, sidecar: Option<&str>) -> Vec<WatchedProcess> {
-        let all = self.pods.iter().flat_map(|p| Pod(p).watched(sidecar));
+        let all = self.pods.iter().flat_map(|p| p.watched(sidecar));
         all.collect()
     }
 
@@ -137,7 +125,7 @@ impl Watchers {
         all_run: oneshot::Sender<()>,
     ) -> Result<Vec<ChurnRecord>, EnvironmentError> {
         let (sender, lines) = mpsc::channel(BUFFERED_LINES_MAX);
-        let follow = self.pods.iter().map(Pod).enumerate().map(|(index, pod)| {
+        let follow = self.pods.iter().enumerate().map(|(index, pod)| {
             let log = PodLog {
                 index,
                 worker: pod.title(),
@@ -159,8 +147,7 @@ impl Watchers {
         let mut records = clocks;
         for (index, (lines, pod)) in streams.iter().zip(&self.pods).enumerate() {
             let watched = watch::read(lines);
-            let watched =
-                watched.map_err(|found| EnvironmentError::start(Pod(pod).title(), found))?;
+            let watched = watched.map_err(|found| EnvironmentError::start(pod.title(), found))?;
             let watcher = index as u32;
             let record = |request| ChurnRecord::Watched { watcher, request };
             records.extend(watched.into_iter().map(record));
@@ -171,7 +158,7 @@ impl Watchers {
     /// Asks the watchers for their clocks.
     async fn clocks(&self) -> Vec<ChurnRecord> {
         let mut records = Vec::new();
-        for (index, pod) in self.pods.iter().map(Pod).enumerate() {
+        for (index, pod) in self.pods.iter().enumerate() {
             let offset = clock::measure(&self.api, (pod.namespace(), pod.name())).await;
             records.push(ChurnRecord::Watcher {
                 watcher: index as u32,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use tare_plan::graph::ServiceProtocol;
 use tare_plan::mesh::{InstanceProxy, ProofSource, sum_of_counters};
 use tare_records::probe::{ProbeRequest, ProbeResult};
@@ -41,7 +40,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    fn new(pod: Pod<'_>, source: &ProofSource, counters: Vec<String>) -> Option<Self> {
+    fn new(pod: &Pod, source: &ProofSource, counters: Vec<String>) -> Option<Self> {
         let address = pod.address(source.port)?;
         let path = &source.path;
         let request = probe::get(
@@ -69,13 +68,13 @@ pub(super) async fn of_proxies(api: &ApiClient, deployment: &Deployment) -> Vec<
     };
     if source.of_node_proxies {
         let pods = node_proxies(api, deployment).await;
-        let pods = pods.iter().map(Pod);
+        let pods = pods.iter();
         let read = |pod| Reading::new(pod, source, source.counters.clone());
         return pods.filter_map(read).collect();
     }
-    let pods = deployment.pods.iter().map(Pod);
+    let pods = deployment.pods.iter();
     let pods = pods.filter(|p| p.label(ROLE) == "application");
-    let read = |pod: Pod<'_>| {
+    let read = |pod: &Pod| {
         let front = deployment.front(pod)?;
         let counters = match front.protocol == ServiceProtocol::Tcp {
             true => &source.tcp_counters,
@@ -89,21 +88,21 @@ pub(super) async fn of_proxies(api: &ApiClient, deployment: &Deployment) -> Vec<
 
 /// Returns the readings of the proxies of instances, for each kind that has a source of counters.
 pub(super) fn of_instances(deployment: &Deployment) -> Vec<(InstanceProxy, Vec<Reading>)> {
-    let of = |(kind, pods): (&InstanceProxy, &Vec<Value>)| {
+    let of = |(kind, pods): (&InstanceProxy, &Vec<Pod>)| {
         let source = deployment.section()?.proof_of(*kind)?;
-        let pods = pods.iter().map(Pod);
+        let pods = pods.iter();
         let readings = pods.filter_map(|pod| Reading::new(pod, source, source.counters.clone()));
         Some((*kind, readings.collect()))
     };
     deployment.instance_proxies.iter().filter_map(of).collect()
 }
 
-async fn node_proxies(api: &ApiClient, deployment: &Deployment) -> Vec<Value> {
+async fn node_proxies(api: &ApiClient, deployment: &Deployment) -> Vec<Pod> {
     let mut all = Vec::new();
     let section = deployment.section();
     for selector in section.into_iter().flat_map(|s| &s.parts.node_proxies) {
         let namespace = Some(selector.namespace.as_str());
-        let pods = api.list(POD, namespace, &selector.selector).await;
+        let pods = api.list::<Pod>(POD, namespace, &selector.selector).await;
         all.extend(pods.unwrap_or_default());
     }
     all
@@ -205,7 +204,7 @@ pub(super) fn grew(deployment: &Deployment, statistics: &Statistics, sent: f64) 
         return Some(of_nodes(by_node.collect(), generator_nodes, &answered));
     }
     let tcp = |key: &str| {
-        let mut pods = deployment.pods.iter().map(Pod);
+        let mut pods = deployment.pods.iter();
         let front = pods
             .find(|p| p.key() == key)
             .and_then(|p| deployment.front(p));
@@ -267,7 +266,12 @@ mod tests {
             path: "/metrics".into(),
             ..ProofSource::default()
         };
-        Reading::new(Pod(&pod), &source, vec!["requests".into()]).unwrap()
+        Reading::new(
+            &serde_json::from_value(pod).unwrap(),
+            &source,
+            vec!["requests".into()],
+        )
+        .unwrap()
     }
 
     fn answer(status: u16, body: &str, is_cut: bool) -> ProbeResult {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use tare_plan::mesh::InstanceProxy;
 use tare_records::trial::Proof;
 
@@ -14,7 +13,7 @@ use crate::objects::Pod;
 use tare_run::environment::proof;
 
 /// Pods by kind of proxy, with an entry for each kind that the mesh has.
-pub(crate) type Pods = BTreeMap<InstanceProxy, Vec<Value>>;
+pub(crate) type Pods = BTreeMap<InstanceProxy, Vec<Pod>>;
 
 /// The label selector of a kind and its namespaces: those of the instances, or one for all.
 struct Place<'a> {
@@ -43,9 +42,8 @@ pub(crate) async fn pods(api: &ApiClient, deployment: &Deployment) -> Result<Pod
         let Some(place) = place(deployment, kind) else {
             continue;
         };
-        let mut pods = api.list(POD, place.common, place.selector).await?;
-        pods.retain(|p| {
-            let pod = Pod(p);
+        let mut pods: Vec<Pod> = api.list(POD, place.common, place.selector).await?;
+        pods.retain(|pod| {
             let is_known = place.namespaces.iter().any(|n| n == pod.namespace());
             is_known && !pod.is_terminating()
         });
@@ -56,17 +54,17 @@ pub(crate) async fn pods(api: &ApiClient, deployment: &Deployment) -> Result<Pod
 
 /// Returns the proofs that every namespace of a kind has a ready proxy.
 pub(crate) fn ready(deployment: &Deployment, pods: &Pods) -> Vec<Proof> {
-    let of = |(kind, pods): (&InstanceProxy, &Vec<Value>)| {
+    let of = |(kind, pods): (&InstanceProxy, &Vec<Pod>)| {
         let place = place(deployment, *kind)?;
         Some(ready_in(&place, kind.name(), pods))
     };
     pods.iter().filter_map(of).collect()
 }
 
-fn ready_in(place: &Place<'_>, name: &str, pods: &[Value]) -> Proof {
+fn ready_in(place: &Place<'_>, name: &str, pods: &[Pod]) -> Proof {
     let namespaces = &place.namespaces;
-    let pods = || pods.iter().map(Pod);
-    let has = |namespace: &str| pods().any(|p| p.namespace() == namespace && p.is_ready());
+    let is_ready = |p: &Pod, namespace: &str| p.namespace() == namespace && p.is_ready();
+    let has = |namespace: &str| pods.iter().any(|p| is_ready(p, namespace));
     let missing: Vec<&String> = namespaces.iter().filter(|n| !has(n)).collect();
     let (all, ready) = (namespaces.len(), namespaces.len() - missing.len());
     let mut seen = match (ready, place.common) {
@@ -76,7 +74,7 @@ fn ready_in(place: &Place<'_>, name: &str, pods: &[Value]) -> Proof {
         (_, None) => format!("a {name} is ready in {ready} of {all} instances"),
     };
     if let Some(first) = missing.first() {
-        let pod = pods().find(|p| p.namespace() == first.as_str());
+        let pod = pods.iter().find(|p| p.namespace() == first.as_str());
         let selector = place.selector;
         seen += &match pod {
             Some(pod) => format!("; {}: {}", pod.key(), pod.not_ready_reason()),

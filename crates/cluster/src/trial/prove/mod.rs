@@ -15,7 +15,7 @@ use super::artifacts;
 use super::deployment::Deployment;
 use crate::api::kinds::POD;
 use crate::api::{ApiClient, ApiError};
-use crate::objects::{Container, Pod};
+use crate::objects::Pod;
 pub(crate) use counters::STATISTICS_WITHIN;
 use counters::{Reading, Statistics};
 use tare_run::environment::{EnvironmentError, proof};
@@ -61,15 +61,15 @@ pub(crate) async fn before(
 /// Proves that every pod has a ready sidecar or, for a mesh without sidecars, that no pod has an
 /// injected container.
 fn proxies(deployment: &Deployment) -> Proof {
-    let pods = || deployment.pods.iter().map(Pod);
-    let total = deployment.pods.len();
+    let pods = &deployment.pods;
+    let total = pods.len();
     let Some(sidecar) = deployment.sidecar() else {
         let claim = "no pod has a proxy";
         let own = match deployment.application.is_some() {
             true => "the containers of the application only",
             false => "one container each",
         };
-        return match pods().find(|p| !p.injected().is_empty()) {
+        return match pods.iter().find(|p| !p.injected().is_empty()) {
             None => proof(claim, true, format!("{total} pods with {own}")),
             Some(pod) => {
                 let injected = pod.injected().join(", ");
@@ -77,10 +77,10 @@ fn proxies(deployment: &Deployment) -> Proof {
             }
         };
     };
-    let is_ready = |pod: &Pod<'_>| {
-        !pod.is_own(sidecar) && pod.status_of(sidecar).is_some_and(Container::is_ready)
-    };
-    let missing: Vec<String> = pods().filter(|p| !is_ready(p)).map(Pod::title).collect();
+    let is_ready =
+        |pod: &&Pod| !pod.is_own(sidecar) && pod.status_of(sidecar).is_some_and(|c| c.is_ready());
+    let missing = pods.iter().filter(|p| !is_ready(p));
+    let missing: Vec<String> = missing.map(Pod::title).collect();
     let ready = total - missing.len();
     let mut seen = format!("{sidecar} is ready in {ready} of {total} pods");
     if let Some(first) = missing.first() {
@@ -95,12 +95,12 @@ async fn watched(
     deployment: &Deployment,
 ) -> Result<Vec<WatchedProcess>, ApiError> {
     let sidecar = deployment.sidecar();
-    let pods = deployment.pods.iter().map(Pod);
+    let pods = deployment.pods.iter();
     let mut watched: Vec<WatchedProcess> = pods.flat_map(|p| p.watched(sidecar)).collect();
     let Some(section) = deployment.section() else {
         return Ok(watched);
     };
-    let mut add = |pod: Pod<'_>, plane: Plane| {
+    let mut add = |pod: &Pod, plane: Plane| {
         let containers = pod.watched(None).into_iter();
         watched.extend(containers.map(|w| WatchedProcess { plane, ..w }));
     };
@@ -109,12 +109,12 @@ async fn watched(
     let node_proxies = parts.node_proxies.iter().map(|s| (s, Plane::DataPlane));
     for (selector, plane) in control_plane.chain(node_proxies) {
         let namespace = Some(selector.namespace.as_str());
-        let pods = api.list(POD, namespace, &selector.selector).await?;
-        for pod in pods.iter().map(Pod) {
+        let pods: Vec<Pod> = api.list(POD, namespace, &selector.selector).await?;
+        for pod in &pods {
             add(pod, plane_of(plane, pod, &deployment.generator_nodes));
         }
     }
-    for pod in deployment.instance_proxies.values().flatten().map(Pod) {
+    for pod in deployment.instance_proxies.values().flatten() {
         add(pod, Plane::DataPlane);
     }
     Ok(watched)
@@ -122,7 +122,7 @@ async fn watched(
 
 /// Returns the plane of a mesh's pod. A node proxy on a node of the generators carries only their
 /// side of a connection, as a generator's sidecar does.
-fn plane_of(plane: Plane, pod: Pod<'_>, generator_nodes: &[String]) -> Plane {
+fn plane_of(plane: Plane, pod: &Pod, generator_nodes: &[String]) -> Plane {
     match plane {
         Plane::DataPlane if generator_nodes.iter().any(|n| n == pod.node()) => {
             Plane::GeneratorProxy
@@ -199,9 +199,10 @@ mod tests {
     #[test]
     fn a_node_proxy_on_the_generators_node_is_a_generator_proxy() {
         let pod = serde_json::json!({"spec": {"nodeName": "node2"}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
         let plane = |plane, nodes: &[&str]| {
             let nodes: Vec<String> = nodes.iter().map(|n| (*n).to_owned()).collect();
-            plane_of(plane, Pod(&pod), &nodes)
+            plane_of(plane, &pod, &nodes)
         };
         assert_eq!(
             plane(Plane::DataPlane, &["node1", "node2"]),

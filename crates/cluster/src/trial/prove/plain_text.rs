@@ -25,8 +25,8 @@ const ANSWER_OF_USER_WITHIN: Duration = Duration::from_secs(30);
 const BODY_BYTES_MAX: usize = 200;
 
 /// The pods that receive a request, each with its service and its address.
-fn tested(deployment: &Deployment) -> Vec<(Pod<'_>, &Front, String)> {
-    let pods = deployment.pods.iter().map(Pod);
+fn tested(deployment: &Deployment) -> Vec<(&Pod, &Front, String)> {
+    let pods = deployment.pods.iter();
     let pods = pods.filter_map(|pod| {
         let front = deployment.front(pod)?;
         Some((pod, front, pod.address(front.port_of(pod)?)?))
@@ -36,7 +36,7 @@ fn tested(deployment: &Deployment) -> Vec<(Pod<'_>, &Front, String)> {
 
 /// Returns the requests in plain text.
 pub(super) fn requests(deployment: &Deployment) -> Vec<ProbeRequest> {
-    let request = |(pod, front, address): (Pod<'_>, &Front, String)| {
+    let request = |(pod, front, address): (&Pod, &Front, String)| {
         let within = match front.of_user {
             true => ANSWER_OF_USER_WITHIN,
             false => ANSWER_WITHIN,
@@ -76,7 +76,7 @@ pub(super) fn prove(
 ) -> Proof {
     let is_strict = deployment.is_strict();
     let tested = tested(deployment);
-    let of = |(pod, front, _): &(Pod<'_>, &Front, String), result: &ProbeResult| {
+    let of = |(pod, front, _): &(&Pod, &Front, String), result: &ProbeResult| {
         let words = format!("{}: {}", pod.title(), probe::words(result));
         (outcome(result, front.of_user, is_strict), words)
     };
@@ -104,7 +104,7 @@ pub(super) fn prove(
     }
     let controls = tested
         .iter()
-        .map(|(pod, ..)| control(deployment, *pod, statistics));
+        .map(|(pod, ..)| control(deployment, pod, statistics));
     let controls: Result<Vec<String>, String> = controls.collect();
     let reached = controls.is_ok();
     let control = controls.map_or_else(Some, |all| all.into_iter().next());
@@ -116,11 +116,7 @@ pub(super) fn prove(
 }
 
 /// Returns what the control of a pod answered, or why a refusal by the pod proves nothing.
-fn control(
-    deployment: &Deployment,
-    pod: Pod<'_>,
-    statistics: &Statistics,
-) -> Result<String, String> {
+fn control(deployment: &Deployment, pod: &Pod, statistics: &Statistics) -> Result<String, String> {
     let Some(source) = deployment.section().and_then(|s| s.proof.as_ref()) else {
         return Err(
             "not proven: nothing shows that the probe pod reaches other pods, because the mesh has no `proof`; \

@@ -147,7 +147,7 @@ fn the_built_in_plans_are_valid_and_match_their_descriptions() {
     assert_eq!(plan.meshes[1].settings.mtls, Mtls::Off);
     assert_eq!(plan.meshes[2].settings.mtls, Mtls::Strict);
     let rates: Vec<f64> = plan.loads.iter().map(|l| l.rate_rps().unwrap()).collect();
-    assert_eq!(rates, [400.0]);
+    assert_eq!(rates, [200.0]);
     // Tests for drift need 8 seconds.
     let blocks = &plan.block_groups()[0];
     let of_trial = plan.trial_time_ns(&plan.loads[0], blocks);
@@ -374,14 +374,17 @@ fn the_examples_in_the_documentation_are_valid() {
         .skip(1)
         .filter_map(|b| b.split("```").next())
         .collect();
-    assert_eq!(blocks.len(), 5);
+    assert_eq!(blocks.len(), 6);
     assert_eq!(good(blocks[0], &[]).loads.len(), 2);
-    assert_eq!(good(blocks[1], &[]).until.map(|u| u.min), Some(5));
-    assert_eq!(good(blocks[1], &["repeats=3"]).until, None);
-    let prices = good(blocks[2], &[]).prices.unwrap();
+    for (block, resolved) in [(blocks[1], true), (blocks[2], false)] {
+        let until = good(block, &[]).until.unwrap();
+        assert_eq!((until.min, until.resolved), (5, resolved));
+        assert_eq!(good(block, &["repeats=3"]).until, None);
+    }
+    let prices = good(blocks[3], &[]).prices.unwrap();
     assert_eq!((prices.core_hour, prices.proxies), (0.04, Some(600.0)));
-    assert_eq!(good(blocks[3], &[]).meshes[1].settings.concurrency, 2);
-    let read = |_: &str| Ok(blocks[4].to_owned());
+    assert_eq!(good(blocks[4], &[]).meshes[1].settings.concurrency, 2);
+    let read = |_: &str| Ok(blocks[5].to_owned());
     let text = "mesh_files: [mine.yaml]\nmeshes: [bare, mine, mine/mtls]\n";
     let plan = resolve("p.yaml", text, &[], &read).unwrap();
     assert!(plan.meshes[2].settings.access_log);

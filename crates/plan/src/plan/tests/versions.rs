@@ -148,7 +148,8 @@ fn the_overlays_of_a_cluster_apply_to_a_version_and_keep_its_place() {
             meshes,
             ..KubernetesSettings::default()
         };
-        settings.apply(&mut mesh).map(|()| mesh)
+        let applied = settings.apply(&mut mesh);
+        applied.map(|()| mesh).map_err(|e| e.to_string())
     };
     let chart = |chart: &str| {
         serde_json::json!({

@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use tare_cluster::doctor::Check;
-use tare_cluster::{deep_role_yaml, doctor, mesh_role, role_yaml, with_named_platform};
-use tare_plan::Plan;
-use tare_plan::mesh::Mesh;
-use tare_run::environment::EnvironmentError;
+use tare_cluster::{Preview, deep_role_yaml, doctor, mesh_role, role_yaml};
+use tare_plan::{KubernetesSettings, Plan};
+use tokio::sync::watch;
 
 use crate::cmd::exit;
 
@@ -29,21 +28,21 @@ pub(crate) struct Args {
     #[arg(long)]
     rbac: bool,
     /// Plan file or name of a built-in plan. Its `kubernetes` section and its meshes determine the
-    /// permissions that tare needs (pull secrets, sampling by kubelets, objects of charts).
+    /// permissions that tare needs (pull secrets, sampling by kubelets, objects of charts). Default: the built-in plan
+    /// cluster-quick, without its meshes.
     #[arg(long)]
     plan: Option<String>,
     /// With --plan: omit the permissions to install its meshes, for example because another account installs them.
     #[arg(long, requires = "plan")]
     without_meshes: bool,
     /// Also check with objects on the cluster: whether a pod of tare starts on each node and what it reaches, clocks, webhooks,
-    /// capacity, networks, and what admission refuses. With --rbac: also print the role for this. Without --plan, the objects
-    /// are those of the built-in plan cluster-quick without meshes.
+    /// capacity, networks, and what admission refuses. With --rbac: also print the role for this.
     #[arg(long)]
     deep: bool,
 }
 
-/// The plan whose objects the deep checks try if the command line has none.
-const DEEP_PLAN: &str = "cluster-quick";
+/// The plan whose objects are checked, without its meshes, if the command line has none.
+const DEFAULT_PLAN: &str = "cluster-quick";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.environment != "kubernetes" {
@@ -53,30 +52,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let plan = plan(&args)?;
-    let (mut meshes, mut graph) = (Vec::new(), None);
-    let clusters = match &plan {
-        None => args.cluster.settings()?,
-        Some(plan) => {
-            let filled = plan.meshes.iter().map(Mesh::with_version_filled);
-            meshes = filled.collect();
-            graph = Some(&plan.workload.graph);
-            let settings = plan.kubernetes.as_deref().cloned();
-            args.cluster.each(&settings.unwrap_or_default())
-        }
-    };
+    let settings = plan.kubernetes.as_deref().cloned().unwrap_or_default();
+    let clusters = args.cluster.each(&settings);
     let runtime = crate::cmd::runtime()?;
     let mut out = crate::terminal::out();
-    let installed: Vec<_> = meshes
-        .iter()
-        .filter(|_| !args.without_meshes)
-        .filter_map(|m| m.kubernetes.as_deref())
-        .collect();
     if args.rbac {
         // `kubectl apply` would apply an incomplete role, so nothing is printed before it is complete.
-        let meshes = with_named_platform(&clusters[0], &meshes);
-        let sections = meshes.iter().filter_map(|m| m.kubernetes.as_deref());
-        let sections: Vec<_> = sections.filter(|_| !args.without_meshes).collect();
-        let more = runtime.block_on(mesh_role(&clusters[0], &sections, graph))?;
+        let more = runtime.block_on(mesh_role(&clusters[0], &plan))?;
         let mut role = role_yaml(&clusters[0]) + &more.yaml();
         if args.deep {
             role += &deep_role_yaml();
@@ -99,29 +81,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let context = settings.context.as_deref().unwrap_or_default();
             writeln!(out, "cluster {context}")?;
         }
-        let checks = runtime.block_on(doctor::examine(settings, &installed, graph));
-        let mut checks = match checks {
+        let examined = examine(settings, &plan, stop.as_ref().map(|s| &s.asked), &mut out);
+        bad |= match runtime.block_on(examined) {
             // The other clusters are still checked.
-            Err(error) if clusters.len() > 1 => vec![not_checked(&error)],
-            checks => checks?,
+            Err(error) if clusters.len() > 1 => {
+                let found = error.to_string();
+                let (what, good) = ("cluster".to_owned(), Some(false));
+                write_lines(&mut out, &[Check { what, good, found }])?;
+                true
+            }
+            examined => examined?,
         };
-        if args.deep {
-            // The deep checks test both with a pod on each node.
-            checks.retain(|c| !["image", "architecture"].contains(&c.what.as_str()));
-        }
-        write_lines(&mut out, &checks)?;
-        bad |= is_bad(&checks);
-        let Some((plan, stop)) = plan.as_ref().zip(stop.as_ref()) else {
-            continue;
-        };
-        let examined = doctor::examine_deep(settings, plan, stop.asked.clone());
-        let deep = match runtime.block_on(examined) {
-            Err(error) if clusters.len() > 1 => vec![not_checked(&error)],
-            deep => deep?.unwrap_or_default(),
-        };
-        write_lines(&mut out, &deep)?;
-        bad |= is_bad(&deep);
-        if *stop.asked.borrow() {
+        if stop.as_ref().is_some_and(|stop| *stop.asked.borrow()) {
             return Ok(ExitCode::from(exit::INTERRUPTED));
         }
     }
@@ -132,38 +103,42 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn is_bad(checks: &[Check]) -> bool {
-    checks.iter().any(|c| c.good == Some(false))
-}
-
-/// The line of a cluster that cannot be checked.
-fn not_checked(error: &EnvironmentError) -> Check {
-    Check {
-        what: "cluster".to_owned(),
-        good: Some(false),
-        found: error.to_string(),
+/// Checks a cluster, with `stop` also with objects on it. Returns whether a check failed.
+async fn examine(
+    settings: &KubernetesSettings,
+    plan: &Plan,
+    stop: Option<&watch::Receiver<bool>>,
+    out: &mut impl Write,
+) -> anyhow::Result<bool> {
+    let preview = Preview::of(settings, plan).await?;
+    let mut checks = doctor::examine(&preview).await?;
+    if let Some(stop) = stop {
+        // The deep checks test both with a pod on each node.
+        checks.retain(|c| !["image", "architecture"].contains(&c.what.as_str()));
+        write_lines(out, &checks)?;
+        let deep = doctor::examine_deep(&preview, stop.clone()).await?;
+        let deep = deep.unwrap_or_default();
+        write_lines(out, &deep)?;
+        checks.extend(deep);
+    } else {
+        write_lines(out, &checks)?;
     }
+    Ok(checks.iter().any(|c| c.good == Some(false)))
 }
 
-/// Returns the plan of the command line, with the settings of the cluster; `None` if none is needed.
-fn plan(args: &Args) -> anyhow::Result<Option<Plan>> {
-    let name = match &args.plan {
-        Some(plan) => plan.as_str(),
-        None if args.deep && !args.rbac => DEEP_PLAN,
-        None => return Ok(None),
-    };
-    let mut source = crate::cmd::run::plan::read(name, &["environment=kubernetes".to_owned()])?;
+/// Returns the plan of the command line, with the settings of the cluster.
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    let name = args.plan.as_deref().unwrap_or(DEFAULT_PLAN);
+    let mut plan = crate::cmd::run::plan::read(name, &["environment=kubernetes".to_owned()])?.plan;
     if args.plan.is_none() {
-        source.plan.meshes.retain(|m| m.kubernetes.is_none());
+        plan.meshes.retain(|m| m.kubernetes.is_none());
     }
-    args.cluster.apply(&mut source.plan)?;
+    args.cluster.apply(&mut plan)?;
     if args.without_meshes {
-        let meshes = source.plan.meshes.iter_mut();
-        for section in meshes.filter_map(|m| m.kubernetes.as_mut()) {
-            section.releases.clear();
-        }
+        let sections = plan.meshes.iter_mut().filter_map(|m| m.kubernetes.as_mut());
+        sections.for_each(|section| section.releases.clear());
     }
-    Ok(Some(source.plan))
+    Ok(plan)
 }
 
 fn write_lines(out: &mut impl Write, checks: &[Check]) -> std::io::Result<()> {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use tare_cluster::Preview;
 use tare_cluster::actions::actions;
 use tare_records::actions::{Action, ClusterActions};
 
@@ -30,7 +31,8 @@ pub(crate) fn run(
     let runtime = crate::cmd::runtime()?;
     let mut all: Vec<ClusterActions> = Vec::new();
     for settings in flags.each(&settings) {
-        all.push(runtime.block_on(actions(&settings, &plan))?);
+        let preview = runtime.block_on(Preview::of(&settings, &plan))?;
+        all.push(actions(&preview));
     }
     output.print(&all, || {
         let clusters: String = all.iter().map(text).collect();

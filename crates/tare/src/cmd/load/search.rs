@@ -9,7 +9,7 @@ use tare_analysis::search::{Goal, SearchLoop};
 use tare_load::verdict::unreachable;
 use tare_plan::SCHEMA_VERSION;
 use tare_plan::load::Objective;
-use tare_plan::load::search::{SearchLimits, SearchSetting};
+use tare_plan::load::search::{SearchLimits, SearchSetting, lowest_and_first_rps};
 use tare_plan::units::{format_rate, parse_duration, parse_rate};
 use tare_records::search::{SearchEnd, SearchLimit, SearchResult, SearchStep};
 
@@ -18,11 +18,6 @@ use crate::cmd::load;
 
 mod flags;
 mod text;
-
-/// Lowest rate of a search without `--min-rate`.
-const MIN_RPS: f64 = 1.0;
-/// First rate of a search without `--min-rate`.
-const START_RPS: f64 = 100.0;
 
 /// Find the highest rate that meets objectives, with an interval, from short open-loop steps.
 ///
@@ -75,10 +70,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (min_rps, start_rps) = match args.min_rate {
-        Some(rate) => (rate, rate),
-        None => (MIN_RPS, START_RPS.min(args.max_rate)),
-    };
+    let (min_rps, start_rps) = lowest_and_first_rps(args.min_rate, args.max_rate);
     if !(min_rps > 0.0 && min_rps * 1.01 < args.max_rate) {
         bail!(
             "found rates from {min_rps} to {}: expected --min-rate above 0, and --max-rate above --min-rate",

@@ -275,9 +275,9 @@ pub(crate) fn summary(plan: &Plan) -> String {
     };
     let _ = writeln!(
         text,
-        "  trials    {} in {}, about {}",
+        "  trials    {} in {blocks}, {}, about {}",
         plan.trial_count(),
-        blocks,
+        plan.pairing.words(),
         format_duration_ns(plan.estimated_duration_ns())
     );
     if let Some(until) = &plan.until {
@@ -288,8 +288,17 @@ pub(crate) fn summary(plan: &Plan) -> String {
                 figures::percent(t.half_width).trim_start_matches('+')
             )
         });
-        let targets = targets.collect::<Vec<_>>().join(" and ");
-        let _ = writeln!(text, "  until     {targets}, for every mesh and load");
+        let answers = until
+            .resolved
+            .then(|| "all questions are resolved".to_owned());
+        let all = targets
+            .map(|t| t + ", for every mesh and load")
+            .chain(answers);
+        let all = all.collect::<Vec<_>>().join(" and ");
+        let budget = until.budget_ns.map_or(String::new(), |ns| {
+            format!(", in at most {}", format_duration_ns(ns))
+        });
+        let _ = writeln!(text, "  until     {all}{budget}");
     }
     text
 }

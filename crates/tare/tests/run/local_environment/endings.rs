@@ -185,7 +185,7 @@ async fn sampled(bench: &mut Bench, deployment: &mut LocalDeployment) -> Option<
         () = sampling => {}
         () = requests => {}
     }
-    tare_analysis::resources::summarise(&spec, &records, 2)
+    tare_analysis::resources::summarise(&spec, &records, 2, &[])
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use tare_plan::units::{format_duration_ns, format_rate};
 use tare_records::search::{SearchEnd, SearchLimit, SearchResult, SearchStep, StepOutcome};
 use tare_stats::wire::LatencySummary;
 
-use super::MIN_RPS;
+use tare_plan::load::search::MIN_RPS;
 
 /// A backlog that a step cannot detect is not reported below this share of the rate.
 const UNSEEN: f64 = 0.02;
