@@ -1,4 +1,5 @@
 // Draws the charts of the report page from the embedded data.
+import { calculator } from "./calculator";
 import { distributions } from "./charts/distributions";
 import { endpointCharts } from "./charts/endpoints";
 import { headline } from "./charts/headline";
@@ -55,6 +56,8 @@ async function start(): Promise<void> {
   const view: View = { summary, details: null };
   view.details = await unpackJson<Details>("details").catch(() => null);
   draw(view);
+  const form = document.querySelector<HTMLElement>("[data-calculator]");
+  if (form) calculator(form, summary);
   document.querySelector<HTMLElement>("[data-trials]")?.append(trialFilter());
   addEventListener("hashchange", () => followAddress(view));
   followAddress(view);

@@ -124,7 +124,15 @@ export function loadWords(load: Load): string {
   return load.name.replaceAll(" ", "") === rate.replace(/[ ,]/g, "") ? rate : `${load.name} (${rate})`;
 }
 
-/** The name of a mesh, shortened. */
-export function short(name: string): string {
-  return name.length > 13 ? `${name.slice(0, 12)}…` : name;
+/** Most characters of a shortened name. */
+const SHORT = 13;
+
+/** The name of a mesh, shortened so that it is unlike the others of `all`: without the folder that all have in common, and without
+ * its middle. */
+export function short(name: string, all: readonly string[]): string {
+  const folder = name.slice(0, name.indexOf("/") + 1);
+  const rest = (n: string): string => (all.length > 1 && all.every((a) => a.startsWith(folder)) ? n.slice(folder.length) : n);
+  const cut = (n: string): string => (n.length > SHORT ? `${n.slice(0, 5)}…${n.slice(-(SHORT - 6))}` : n);
+  const shortened = cut(rest(name));
+  return all.some((other) => other !== name && cut(rest(other)) === shortened) ? rest(name) : shortened;
 }

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { needs } from "../src/calculator";
 import { ratioTicks, spreadLabels } from "../src/charts/layout";
 import { csv } from "../src/csv";
 import { type CurvePoint, hasMorePairs, nines, percentile, ratioRows, splitBySupport } from "../src/data";
 import type { Load, MeshComparison, Outcome, Ratio, Summary, TrialRow } from "../src/summary";
 import { trialWords } from "../src/view";
 import { latencySoFar } from "../src/charts/live";
-import { milliseconds, ratioBrief, ratioDetails, ratioInterval, ratioSigned, significant, signWords } from "../src/words";
+import { milliseconds, ratioBrief, ratioDetails, ratioInterval, ratioSigned, short, significant, signWords } from "../src/words";
 
 test("percentiles are positioned by their number of nines", () => {
   assert.equal(nines(0.9), 1);
@@ -139,4 +140,41 @@ test("CSV quotes special characters and disables formulas", () => {
 test("numbers have the format of the tables", () => {
   assert.deepEqual([1.923, 0.4123, 12.44, 1234.5, 0].map(significant), ["1.92", "0.412", "12.4", "1235", "0"]);
   assert.deepEqual([0.412345, 1.923, 12400].map(milliseconds), ["412 µs", "1.92 ms", "12.4 s"]);
+});
+
+test("a service needs its idle proxies and its hops, in cores, GiB and money", () => {
+  const estimate = (value: number, low: number | null, high: number | null) => ({ value, low, high, runs: [] });
+  const summary = {
+    baseline: "bare",
+    setup: { meshes: [{ name: "bare" }, { name: "envoy" }, { name: "none" }] },
+    proxy_cpu: [
+      { mesh: "none", proxies: 2, idle_cores: estimate(1, null, null), request_ns: estimate(1, null, null), hop_ns: null },
+      {
+        mesh: "envoy", proxies: 4, idle_cores: estimate(0.04, 0.02, 0.06), request_ns: estimate(4e5, 3e5, 5e5),
+        hop_ns: estimate(1e5, 0.9e5, 1.1e5),
+      },
+    ],
+    cells: [{
+      mesh: "envoy",
+      planes: { data_plane: { processes: 4, memory_bytes: estimate(4 * 1024 ** 2, null, null) } },
+    }],
+  } as unknown as Summary;
+  const all = needs(summary, { proxies: 1024, rps: 10, core_hour: 1, gib_hour: 2 });
+  assert.deepEqual(all.map((n) => n.mesh), ["envoy"]);
+  const { cores, gib, money } = all[0] ?? assert.fail();
+  // 1,024 proxies of 0.01 cores each, and 10,240 hops of 100 µs.
+  const close = (found: number, expected: number) => assert.ok(Math.abs(found - expected) < 1e-9, `${found}`);
+  close(cores.value, 10.24 + 1.024);
+  close(cores.low, 5.12 + 0.9216);
+  close(cores.high, 15.36 + 1.1264);
+  assert.deepEqual(gib, { value: 1, low: 1, high: 1 });
+  close((money?.value ?? 0) / 730.5, 11.264 + 2);
+});
+
+test("shortened names are unlike each other", () => {
+  const names = ["features/rbac-100-last", "features/rbac-1000-last", "features/mtls", "features/tracing-and-logging"];
+  assert.deepEqual(names.map((n) => short(n, names)), ["rbac-100-last", "rbac-…00-last", "mtls", "traci…logging"]);
+  const alike = ["authorization-of-many-a", "authorization-on-many-a"];
+  assert.deepEqual(alike.map((n) => short(n, alike)), alike);
+  assert.deepEqual(["bare", "envoy/mtls"].map((n) => short(n, ["bare", "envoy/mtls"])), ["bare", "envoy/mtls"]);
 });

@@ -111,7 +111,7 @@ fn spans(spec: &AgentSpec, sampled_ns: &[i64], left_out: &[u32]) -> Vec<(i64, i6
         return vec![(first, last)];
     };
     let kept = (0..)
-        .zip(slices.spans_ns())
+        .zip(slices.counted_spans_ns())
         .filter(|(i, _)| !left_out.contains(i));
     let kept = kept.map(|(_, span)| span);
     kept.filter(|span| is_in_time(slices, sampled_ns, *span))

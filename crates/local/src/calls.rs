@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
 use tare_plan::graph::ServiceProtocol;
-use tare_records::calls::{CALLS_PATH, CallLatency, ServiceCalls, WINDOW_PATH};
+use tare_records::calls::{CALLS_PATH, CallLatency, CallWindow, ServiceCalls, WINDOW_PATH};
 use tare_stats::{Histogram, WireError};
 
 use super::topology::{Pod, PodService, Topology};
@@ -20,10 +20,17 @@ fn timing(topology: &Topology) -> impl Iterator<Item = (&Pod, &PodService)> {
 /// Announces the window to every service.
 pub(super) async fn announce(
     topology: &Topology,
-    start_unix_ns: u64,
-    window_ns: u64,
+    window: &CallWindow,
 ) -> Result<(), EnvironmentError> {
-    let path = format!("{WINDOW_PATH}?start_unix_ns={start_unix_ns}&window_ns={window_ns}");
+    let CallWindow {
+        start_unix_ns,
+        window_ns,
+        warm,
+    } = window;
+    let (every, length) = (warm.every_ns, warm.length_ns);
+    let path = format!(
+        "{WINDOW_PATH}?start_unix_ns={start_unix_ns}&window_ns={window_ns}&warm_every_ns={every}&warm_length_ns={length}"
+    );
     let asks = timing(topology).map(async |(pod, service)| get(pod, service, &path).await);
     try_join_all(asks).await.map(drop)
 }

@@ -40,7 +40,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_plan::Plan;
 use tare_plan::mesh::EnvoyProgram;
 use tare_plan::trial::TrialSpec;
-use tare_records::calls::ServiceCalls;
+use tare_records::calls::{CallWindow, ServiceCalls};
 use tare_records::layout::{Fingerprint, IdleCores};
 use tare_records::trial::{Event, EventKind, Proof};
 
@@ -327,12 +327,11 @@ impl Environment for Local {
     async fn time_calls(
         &mut self,
         deployment: &mut LocalDeployment,
-        start_unix_ns: u64,
-        window_ns: u64,
+        window: &CallWindow,
     ) -> Result<(), EnvironmentError> {
         match deployment.own {
             Some(_) => Ok(()),
-            None => calls::announce(&deployment.topology, start_unix_ns, window_ns).await,
+            None => calls::announce(&deployment.topology, window).await,
         }
     }
 

@@ -7,10 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use tare_plan::graph::ServiceGraph;
 use tare_plan::limits::check_window;
+use tare_plan::load::WarmParts;
 use tare_stats::wire::HistogramWire;
 
-/// Path at which a service starts to time its calls: `?start_unix_ns=...&window_ns=...`. It answers
-/// 409 if the window has already started.
+/// The window in which services time their calls, without its warm parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallWindow {
+    /// When it starts.
+    pub start_unix_ns: u64,
+    /// Its length.
+    pub window_ns: u64,
+    /// Parts of it whose calls do not count.
+    pub warm: WarmParts,
+}
+
+/// Path at which a service starts to time its calls: `?start_unix_ns=...&window_ns=...`, and for a window with warm parts
+/// `&warm_every_ns=...&warm_length_ns=...`. It answers 409 if the window has already started.
 pub const WINDOW_PATH: &str = "/tare/window";
 /// Path at which a service answers with its [`ServiceCalls`]; 404 without a window.
 pub const CALLS_PATH: &str = "/tare/calls";

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use tare_plan::SliceTimes;
 use tare_plan::graph::ServiceGraph;
+use tare_plan::load::WarmParts;
 
 /// The specification of one workload server: one service of one instance of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,7 +90,11 @@ impl AgentSpec {
         let window_ns = self.window_ns as i64;
         let between: Vec<i64> = match &self.slices {
             None => (0..window_ns).step_by(1_000_000_000).collect(),
-            Some(slices) => slices.spans_ns().flat_map(|(a, b)| [a, b]).collect(),
+            Some(slices) => {
+                let starts = slices.spans_ns().map(|(start, _)| start);
+                let counted = slices.counted_spans_ns().flat_map(|(a, b)| [a, b]);
+                starts.chain(counted).collect()
+            }
         };
         let mut all: Vec<i64> = [0, window_ns].into_iter().chain(between).collect();
         all.sort_unstable();
@@ -98,7 +104,7 @@ impl AgentSpec {
     }
 }
 
-/// The parts of a window in which a trial is loaded, while the others of its block are not.
+/// The parts of a window in which a trial is loaded, while the others of its block are not: see [`SliceTimes`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slices {
@@ -110,7 +116,11 @@ pub struct Slices {
     /// The part of the gap before a slice, in which CPU clocks are read.
     #[serde(default)]
     pub lead_ns: u64,
-    /// Edges of the slices in nanoseconds since the start of the window, in order: each is the start of its lead.
+    /// How long requests begin before a slice that do not count: caches and connections of a deployment that was idle are
+    /// cold. 0: without a warm part, as in older versions.
+    #[serde(default)]
+    pub warm_ns: u64,
+    /// Edges of the slices in nanoseconds since the start of the window, in order: each is the start of its warm part.
     pub starts_ns: Vec<u64>,
 }
 
@@ -121,12 +131,56 @@ impl Slices {
         self.length_ns * self.starts_ns.len() as u64
     }
 
-    /// Start and end of each slice with its gap, from edge to edge, in nanoseconds since the start of the window.
+    /// The times of each of them.
+    #[must_use]
+    pub fn times(&self) -> SliceTimes {
+        SliceTimes {
+            length_ns: self.length_ns,
+            gap_ns: self.gap_ns,
+            lead_ns: self.lead_ns,
+            warm_ns: self.warm_ns,
+        }
+    }
+
+    /// Start and end of each slice with its warm part and its gap, in nanoseconds since the start of the window.
     pub fn spans_ns(&self) -> impl Iterator<Item = (i64, i64)> {
-        let length_ns = (self.length_ns + self.gap_ns) as i64;
-        self.starts_ns
-            .iter()
-            .map(move |s| (*s as i64, *s as i64 + length_ns))
+        self.from_to(0, self.times().each_ns())
+    }
+
+    /// Start and end of what counts of each slice, with its gap, in nanoseconds since the start of the window.
+    pub fn counted_spans_ns(&self) -> impl Iterator<Item = (i64, i64)> {
+        let times = self.times();
+        self.from_to(times.counted_from_ns(), times.each_ns())
+    }
+
+    fn from_to(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (i64, i64)> {
+        let starts = self.starts_ns.iter();
+        starts.map(move |start| ((start + from_ns) as i64, (start + to_ns) as i64))
+    }
+
+    /// The instant of a request that is intended `ns` after the first one, of those of the warm parts and the slices, one
+    /// after the other; in nanoseconds since the start of the window. `None` after the last slice.
+    #[must_use]
+    pub fn instant_ns(&self, ns: u64) -> Option<u64> {
+        let loaded_ns = (self.warm_ns + self.length_ns).max(1);
+        let start = self.starts_ns.get((ns / loaded_ns) as usize)?;
+        let within = ns % loaded_ns;
+        let waits = if within < self.warm_ns || self.warm_ns == 0 {
+            1
+        } else {
+            3
+        };
+        Some(start + waits * self.lead_ns + within)
+    }
+
+    /// The warm parts of all slices of the window, those of the other trials as well.
+    #[must_use]
+    pub fn warm_parts(&self) -> WarmParts {
+        let times = self.times();
+        WarmParts {
+            every_ns: times.each_ns(),
+            length_ns: times.counted_from_ns(),
+        }
     }
 }
 
@@ -221,11 +275,30 @@ mod tests {
             length_ns: 30,
             gap_ns: 10,
             lead_ns: 0,
+            warm_ns: 0,
             starts_ns: vec![40, 80, 160],
         };
         assert_eq!(
-            spec(240, Some(slices)).sample_instants_ns(),
+            spec(240, Some(slices.clone())).sample_instants_ns(),
             [0, 40, 80, 120, 160, 200, 240]
         );
+        let slices = Slices {
+            lead_ns: 1,
+            warm_ns: 20,
+            starts_ns: vec![0, 62],
+            ..slices
+        };
+        assert_eq!(slices.times().each_ns(), 62);
+        assert_eq!(
+            spec(124, Some(slices.clone())).sample_instants_ns(),
+            [0, 22, 62, 84, 124]
+        );
+        let warm = slices.warm_parts();
+        let edges = [0, 21, 22, 61, 62, 83, 84].map(|ns| warm.contain(ns));
+        assert_eq!(edges, [true, true, false, false, true, true, false]);
+        let at = [0, 19, 20, 49, 50, 70, 99, 100].map(|ns| slices.instant_ns(ns));
+        let expected = [1, 20, 23, 52, 63, 85, 114].map(Some);
+        assert_eq!(at[..7], expected);
+        assert_eq!(at[7], None);
     }
 }

@@ -5,6 +5,7 @@
 //! none of its own.
 
 mod churn_words;
+mod comparison_words;
 mod derived;
 pub mod export;
 mod findings;
@@ -25,8 +26,8 @@ mod words;
 pub use derived::{WriteError, summarise, write_clusters, write_derived};
 pub use history::{HistoryDir, HistoryError, entries_min, render_badge};
 pub use page::{
-    Details, HistoryData, render_history_page, render_live, render_live_history_page, render_page,
-    render_report,
+    Details, HistoryData, render_comparison_page, render_history_page, render_live,
+    render_live_history_page, render_page, render_report,
 };
 pub use store::{LoadedRun, StoreError, load_run};
 pub use terminal::{

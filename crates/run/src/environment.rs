@@ -8,7 +8,7 @@ use std::time::Duration;
 use tare_plan::Plan;
 use tare_plan::load::LoadSpec;
 use tare_plan::trial::TrialSpec;
-use tare_records::calls::ServiceCalls;
+use tare_records::calls::{CallWindow, ServiceCalls};
 use tare_records::churn::ChurnRecord;
 use tare_records::layout::Fingerprint;
 use tare_records::trial::{Event, Proof};
@@ -69,8 +69,7 @@ pub trait Environment {
     async fn time_calls(
         &mut self,
         _deployment: &mut Self::Deployment,
-        _start_unix_ns: u64,
-        _window_ns: u64,
+        _window: &CallWindow,
     ) -> Result<(), EnvironmentError> {
         Ok(())
     }

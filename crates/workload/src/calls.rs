@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use hyper::body::{Body, Frame, SizeHint};
 use tare_files::unix_ns;
-use tare_records::calls::CallLatency;
+use tare_plan::load::WarmParts;
+use tare_records::calls::{CallLatency, CallWindow};
 use tare_stats::Histogram;
 
 /// The measured window, in nanoseconds since `origin`; empty until it is announced.
@@ -18,6 +19,8 @@ pub(crate) struct Window {
     origin: Instant,
     start_ns: AtomicU64,
     end_ns: AtomicU64,
+    warm_every_ns: AtomicU64,
+    warm_length_ns: AtomicU64,
 }
 
 impl Window {
@@ -26,6 +29,8 @@ impl Window {
             origin: Instant::now(),
             start_ns: AtomicU64::new(0),
             end_ns: AtomicU64::new(0),
+            warm_every_ns: AtomicU64::new(0),
+            warm_length_ns: AtomicU64::new(0),
         })
     }
 
@@ -33,16 +38,22 @@ impl Window {
     ///
     /// # Errors
     /// When the window has already started: its first calls would be missing.
-    pub(crate) fn announce(&self, start_unix_ns: u64, window_ns: u64) -> Result<(), &'static str> {
+    pub(crate) fn announce(&self, window: CallWindow) -> Result<(), &'static str> {
         // Read before the other clock: if the thread pauses between them, no first call is missed.
         let now = self.origin.elapsed().as_nanos() as u64;
         let now_unix = unix_ns();
-        let wait = start_unix_ns.checked_sub(now_unix);
+        let wait = window.start_unix_ns.checked_sub(now_unix);
         let wait = wait.ok_or("the window has already started")?;
         let start = now.saturating_add(wait);
-        self.start_ns.store(start, Ordering::Relaxed);
-        let end = start.saturating_add(window_ns);
-        self.end_ns.store(end, Ordering::Relaxed);
+        let end = start.saturating_add(window.window_ns);
+        for (place, ns) in [
+            (&self.warm_every_ns, window.warm.every_ns),
+            (&self.warm_length_ns, window.warm.length_ns),
+            (&self.start_ns, start),
+            (&self.end_ns, end),
+        ] {
+            place.store(ns, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -55,9 +66,13 @@ impl Window {
     pub(crate) fn start(&self) -> Option<Instant> {
         let now = Instant::now();
         let at = now.duration_since(self.origin).as_nanos() as u64;
-        let (start, end) = (&self.start_ns, &self.end_ns);
-        let within = at >= start.load(Ordering::Relaxed) && at < end.load(Ordering::Relaxed);
-        within.then_some(now)
+        let load = |ns: &AtomicU64| ns.load(Ordering::Relaxed);
+        let since = at.checked_sub(load(&self.start_ns))?;
+        let warm = WarmParts {
+            every_ns: load(&self.warm_every_ns),
+            length_ns: load(&self.warm_length_ns),
+        };
+        (at < load(&self.end_ns) && !warm.contain(since)).then_some(now)
     }
 }
 
@@ -164,12 +179,20 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    fn of(start_unix_ns: u64, window_ns: u64) -> CallWindow {
+        CallWindow {
+            start_unix_ns,
+            window_ns,
+            ..CallWindow::default()
+        }
+    }
+
     /// Announces a window of an hour that starts soon, and waits until it has started. If the
     /// machine stops until then, the window is refused and announced again.
     fn begin(window: &Window) {
         let until = Instant::now() + Duration::from_secs(60);
         let mut soon = unix_ns() + 1_000_000_000;
-        while window.announce(soon, 3_600_000_000_000).is_err() {
+        while window.announce(of(soon, 3_600_000_000_000)).is_err() {
             assert!(Instant::now() < until);
             soon = unix_ns() + 1_000_000_000;
         }
@@ -179,12 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn calls_in_warm_parts_of_the_window_are_not_timed() {
+        let window = Window::new();
+        begin(&window);
+        assert!(window.start().is_some());
+        for (every_ns, is_timed) in [(0, true), (1 << 60, false), (1, false)] {
+            window.warm_every_ns.store(every_ns, Ordering::Relaxed);
+            window.warm_length_ns.store(1 << 60, Ordering::Relaxed);
+            assert_eq!(window.start().is_some(), is_timed, "{every_ns}");
+        }
+    }
+
+    #[test]
     fn only_calls_in_the_window_are_timed() {
         let window = Window::new();
         assert!(window.start().is_none() && !window.is_known());
-        assert!(window.announce(unix_ns() - 1_000_000_000, 1).is_err());
+        assert!(window.announce(of(unix_ns() - 1_000_000_000, 1)).is_err());
         let hour = 3_600_000_000_000;
-        window.announce(unix_ns() + hour, hour).unwrap();
+        window.announce(of(unix_ns() + hour, hour)).unwrap();
         assert!(window.start().is_none() && window.is_known());
         begin(&window);
         assert!(window.start().is_some());

@@ -8,7 +8,7 @@ use std::time::Instant;
 use hyper::Response;
 use hyper::body::Body;
 use tare_plan::graph::{App, Service, ServiceProtocol};
-use tare_records::calls::ServiceCalls;
+use tare_records::calls::{CallWindow, ServiceCalls};
 use tare_records::worker;
 use tare_records::worker::WorkloadSpec;
 
@@ -114,10 +114,9 @@ impl Node {
     /// When the window has already started.
     pub(crate) fn time_calls(
         &self,
-        start_unix_ns: u64,
-        window_ns: u64,
+        window: CallWindow,
     ) -> Result<(), &'static str> {
-        self.window.announce(start_unix_ns, window_ns)?;
+        self.window.announce(window)?;
         let outgoing = self.upstreams.values().map(Upstream::latencies);
         outgoing.chain([&*self.incoming]).for_each(Latencies::clear);
         Ok(())

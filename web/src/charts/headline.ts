@@ -140,7 +140,7 @@ function draw(summary: Summary, load: Load, bars: Bar[], width: number): SVGSVGE
   const names = meshes(summary);
   const figures = FIGURES.filter((f) => bars.some((b) => b.figure === f));
   const columns = width >= 520 ? 2 : 1;
-  const labels = Math.min(LABELS, 18 + 7.4 * Math.max(...names.map((n) => short(n).length)));
+  const labels = Math.min(LABELS, 18 + 7.4 * Math.max(...names.map((n) => short(n, names).length)));
   const panel = (width - labels) / columns;
   const ratios = 14 + 6.4 * Math.max(...bars.map((b) => (b.ratio ? ratioBrief(b.ratio).length : 0)));
   // Without room beside the bars, each ratio is below its bar.
@@ -202,11 +202,11 @@ function one(summary: Summary, load: Load, names: string[], bars: Bar[], o: Opti
     y: { domain: names, label: null, tickSize: 0, padding: below ? 0.64 : 0.34, axis: null },
     marks: [
       Plot.text([o.figure.name], { ...head, frameAnchor: "top-left", dx: o.alone ? 6 - o.marginLeft : 0, fontSize: 12.5, fontWeight: 600 }),
-      Plot.text(compared.length > 0 ? [`ratio to ${short(summary.baseline)}`] : [], {
+      Plot.text(compared.length > 0 ? [`ratio to ${short(summary.baseline, names)}`] : [], {
         ...head, frameAnchor: "top-right", textAnchor: below ? "end" : "start", dx: below ? VALUES - 12 : VALUES, fill: QUIET,
       }),
       ...(o.labelled
-        ? [Plot.text(names, { x: () => 0, y: (n: string) => n, text: short, textAnchor: "end" as const, dx: -10, dy, fontWeight: 600, fontSize: 12.5, fill: (n: string) => colour(summary, n) })]
+        ? [Plot.text(names, { x: () => 0, y: (n: string) => n, text: (n: string) => short(n, names), textAnchor: "end" as const, dx: -10, dy, fontWeight: 600, fontSize: 12.5, fill: (n: string) => colour(summary, n) })]
         : []),
       Plot.barX(bars, { x: "value", y: "mesh", fill, rx2: 3, dy }),
       Plot.link(bars.filter((b) => b.low !== null), { x1: "low", x2: "high", y1: "mesh", y2: "mesh", stroke: INK, strokeWidth: 1.5, dy }),

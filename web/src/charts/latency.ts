@@ -154,7 +154,7 @@ function labels(summary: Summary, points: CurvePoint[], y: [number, number]): Pl
     Plot.text([p], {
       x: () => end,
       y: () => Math.exp(high - ((placed[i] ?? 0) / inner) * (high - low)),
-      text: () => short(p.mesh),
+      text: () => short(p.mesh, meshes(summary)),
       textAnchor: "start",
       dx: 7,
       fill: colour(summary, p.mesh),

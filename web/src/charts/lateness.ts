@@ -54,7 +54,7 @@ function draw(summary: Summary, rows: Row[], width: number): SVGSVGElement {
     width, height: 54 + names.length * 26,
     marginLeft: 92, marginRight: 18, marginTop: 6, marginBottom: 44,
     x: { type: "log", domain: x, label: null },
-    y: { domain: names, label: null, tickSize: 0, tickFormat: short },
+    y: { domain: names, label: null, tickSize: 0, tickFormat: (n: string) => short(n, names) },
     marks: [
       Plot.gridX(ticks, { stroke: GRID, strokeOpacity: 1 }),
       Plot.axisX(ticks, { ticks: Infinity, tickSize: 0, tickFormat: tickWords, label: "milliseconds →", labelAnchor: "right" }),

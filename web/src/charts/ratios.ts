@@ -105,14 +105,15 @@ interface Line {
 
 /** Several meshes by figure, so that they can be compared; the figures of a single pair under its name. */
 function linesOf(group: Group): Line[] {
+  const names = [...new Set(group.rows.flatMap((r) => [r.mesh, r.reference]))];
   const pairs = new Set(group.rows.map(pair));
   const single = pairs.size === 1;
-  const over = (r: RatioRow): string => `over ${short(r.reference)}`;
-  const heading = (r: RatioRow): string => (single ? `${short(r.mesh)} ${over(r)}` : `${r.figure}, ${over(r)}`);
+  const over = (r: RatioRow): string => `over ${short(r.reference, names)}`;
+  const heading = (r: RatioRow): string => (single ? `${short(r.mesh, names)} ${over(r)}` : `${r.figure}, ${over(r)}`);
   return [...new Set(group.rows.map(heading))].flatMap((words) => [
     { key: words, label: words, row: null },
     ...group.rows.filter((r) => heading(r) === words).map((row) => ({
-      key: `${words}\n${row.mesh}\n${row.figure}`, label: single ? row.figure : short(row.mesh), row,
+      key: `${words}\n${row.mesh}\n${row.figure}`, label: single ? row.figure : short(row.mesh, names), row,
     })),
   ]);
 }

@@ -222,7 +222,7 @@ function draw(
     marks: [
       Plot.gridX({ stroke: GRID, strokeOpacity: 1 }),
       Plot.text(groups, { y: (g: string) => position(g, ""), text: heading, frameAnchor: "left", textAnchor: "start", dx: 7 - left, dy: 3, fontWeight: 600, stroke: PAPER, strokeWidth: 4, fill: INK }),
-      Plot.text(named, { y: (n: { group: string; name: string }) => position(n.group, n.name), text: (n: { name: string }) => (wide ? n.name.slice(0, 24) : short(n.name)), frameAnchor: "left", textAnchor: "end", dx: -7 }),
+      Plot.text(named, { y: (n: { group: string; name: string }) => position(n.group, n.name), text: (n: { name: string }) => (wide ? n.name.slice(0, 24) : short(n.name, meshes(summary))), frameAnchor: "left", textAnchor: "end", dx: -7 }),
       Plot.barX(full, { x1: "from", x2: end, y, fill, rx2: 2 }),
       Plot.barX(control, { x1: "from", x2: end, y, fill, fillOpacity: 0.4, stroke: fill, rx2: 2 }),
       Plot.link(whiskers, { x1: (r: PlaneRow) => r.from + (r.low ?? 0), x2: (r: PlaneRow) => r.from + (r.high ?? 0), y1: y, y2: y, stroke: INK, strokeWidth: 1.5 }),

@@ -102,7 +102,7 @@ function draw(summary: Summary, curve: Curve, points: Point[], width: number): S
         Plot.dot(here, { x: "rps", y: "value", fill: stroke, r: 4, dx }),
       ]),
       ...last.map((p, i) => Plot.text([p], {
-        x: () => Math.max(...last.map((l) => l.rps)), y: () => back(placed[i] ?? 0), text: () => short(p.mesh), textAnchor: "start", dx: 14, fill: stroke(p), fontWeight: 600,
+        x: () => Math.max(...last.map((l) => l.rps)), y: () => back(placed[i] ?? 0), text: () => short(p.mesh, meshes(summary)), textAnchor: "start", dx: 14, fill: stroke(p), fontWeight: 600,
       })),
       curve.log ? null : Plot.ruleY([0], { stroke: INK }),
       Plot.tip(points, Plot.pointer({

@@ -1,5 +1,6 @@
 // The factors of a sweep: each figure over the levels, with intervals and the fitted line of each mesh.
 import * as Plot from "@observablehq/plot";
+import { meshes } from "../data";
 import { type Chart, fileName } from "../figure";
 import type { FactorSummary, Fit, Slice, Summary, SweepLine } from "../summary";
 import { BASE, colour, GRID, INK, TIP } from "../theme";
@@ -36,10 +37,14 @@ interface Point {
   high: number | null;
 }
 
-/** The charts of all factors. */
+/** The figures of the first screen. */
+const FIRST = 2;
+
+/** The charts of all factors, but for those of the first screen. */
 export function sweepCharts({ summary }: View): Chart[] {
   const factors = summary.sweep?.factors ?? [];
-  return factors.flatMap((factor) => factor.slices.flatMap((slice) => FIGURES.flatMap((figure) => one(summary, factor, slice, figure))));
+  return factors.flatMap((factor, f) => factor.slices.flatMap((slice, s) =>
+    FIGURES.slice(f === 0 && s === 0 ? FIRST : 0).flatMap((figure) => one(summary, factor, slice, figure))));
 }
 
 /** The charts of the first screen: CPU and mean latency of the first factor. The sentences above them state the slopes. */
@@ -47,7 +52,7 @@ export function firstSweepCharts({ summary }: View): Chart[] {
   const factor = summary.sweep?.factors[0];
   const slice = factor?.slices[0];
   if (!factor || !slice) return [];
-  return FIGURES.slice(0, 2).flatMap((figure) => one(summary, factor, slice, figure)).map((chart) => ({ ...chart, note: "" }));
+  return FIGURES.slice(0, FIRST).flatMap((figure) => one(summary, factor, slice, figure)).map((chart) => ({ ...chart, note: "" }));
 }
 
 function one(summary: Summary, factor: FactorSummary, slice: Slice, figure: Figure): Chart[] {
@@ -59,6 +64,8 @@ function one(summary: Summary, factor: FactorSummary, slice: Slice, figure: Figu
   const fits = slice.lines.flatMap((line) => line.fits.filter((f) => f.what === figure.what).map((fit) => ({ mesh: line.mesh, fit })));
   const curved = fits.filter(({ fit }) => fit.curved).map(({ mesh }) => mesh);
   const note = fits.map(({ mesh, fit }) => `${mesh}: ${slopeWords(fit, factor.unit)}`);
+  const open = fits.filter(({ fit }) => !fit.curved && !isSure(fit)).map(({ mesh }) => mesh);
+  if (open.length > 0) note.push(`dashed: the slope is not resolved (${open.join(", ")})`);
   if (curved.length > 0) note.push(`dashed: not on a straight line (${curved.join(", ")})`);
   return [{
     title,
@@ -91,6 +98,11 @@ function slopeWords(fit: Fit, unit: string): string {
   const of = (v: number): string => (fit.unit === "bytes" ? `${significant(v / 1024)} KiB` : milliseconds(v / 1e6));
   const interval = low === null || high === null ? "" : ` (${of(low)} to ${of(high)})`;
   return `${value > 0 ? "+" : ""}${of(value)}${interval} per ${unit}`;
+}
+
+/** Whether the levels are on a line whose slope is not 0. */
+function isSure({ curved, slope }: Fit): boolean {
+  return !curved && slope.low !== null && slope.high !== null && slope.low * slope.high > 0;
 }
 
 const HEIGHT = 270;
@@ -129,7 +141,7 @@ function draw(summary: Summary, factor: FactorSummary, slice: Slice, figure: Fig
       ...curves.flatMap(({ mesh, here, fit, dx }) => [
         fit
           ? Plot.line([from, to].map((x) => ({ x, y: Math.max(0, (fit.intercept.value + fit.slope.value * x) / figure.scale) })), {
-              x: "x", y: "y", stroke: stroke(mesh), strokeWidth: 1.75, strokeDasharray: fit.curved ? "5 4" : "", clip: true,
+              x: "x", y: "y", stroke: stroke(mesh), strokeWidth: 1.75, strokeDasharray: isSure(fit) ? "" : "5 4", clip: true,
             })
           : Plot.line(here, { x: "x", y: "value", stroke: stroke(mesh), strokeWidth: 1.75, dx }),
         Plot.link(here.filter((p) => p.low !== null && p.high !== null), {
@@ -138,7 +150,7 @@ function draw(summary: Summary, factor: FactorSummary, slice: Slice, figure: Fig
         Plot.dot(here, { x: "x", y: "value", fill: stroke(mesh), r: 4, dx }),
       ]),
       ...curves.map(({ mesh }, i) => Plot.text([mesh], {
-        x: () => end, y: () => (1 - (placed[i] ?? 0) / inner) * top, text: () => short(mesh), textAnchor: "start", dx: 14, fill: stroke(mesh), fontWeight: 600,
+        x: () => end, y: () => (1 - (placed[i] ?? 0) / inner) * top, text: () => short(mesh, meshes(summary)), textAnchor: "start", dx: 14, fill: stroke(mesh), fontWeight: 600,
       })),
       Plot.ruleY([0], { stroke: INK }),
       Plot.tip(points, Plot.pointer({ x: "x", y: "value", ...TIP, title: (p: Point) => `${p.mesh}, ${p.level}\n${pointWords(p, figure)}` })),

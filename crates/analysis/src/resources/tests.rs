@@ -386,6 +386,7 @@ fn a_trial_in_slices_has_the_cpu_of_its_slices_and_not_that_between() {
         length_ns: 800_000_000,
         gap_ns: 200_000_000,
         lead_ns: 0,
+        warm_ns: 0,
         starts_ns: vec![0, 3 * S as u64],
     });
     // Each process is read a little after the machine, and a millisecond of the slice has passed.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tare_plan::load::WarmParts;
 use tare_plan::load::schedule::{Schedule, SchedulePlan};
 use tare_records::load::ErrorClass;
 
@@ -345,12 +346,15 @@ impl<'a, D: Driver> Engine<'a, D> {
         self.window_start = start + self.plan.warmup_ns;
         self.window_end = self.window_start + self.plan.window_ns;
         self.drain_end = self.window_end.saturating_add(self.plan.drain_ns);
+        let open_loop = self.plan.open_loop.as_ref();
+        let warm = open_loop.map_or_else(WarmParts::default, |o| o.schedule.arrivals.warm());
         self.recorder = Recorder::new(
             self.targets.names.len(),
             self.window_start,
             self.plan.window_ns,
-            self.plan.open_loop.is_none(),
-        );
+            open_loop.is_none(),
+        )
+        .with_warm_parts(warm);
         self.end.reconnects = 0;
         self.now = self.driver.now();
         self.begin_marks(start);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tare_plan::limits::SECOND_NS;
+use tare_plan::load::WarmParts;
 use tare_records::load::{ErrorClass, Surplus};
 
 use super::refused::{FirstBytes, Refusal, Refusals};
@@ -65,6 +66,8 @@ pub(crate) struct Recorder {
     closed_loop: bool,
     /// Where slots from before the window are counted: in the warm-up, or in the first second.
     before_window: BeforeWindow,
+    /// Parts of the window whose slots are counted in the warm-up.
+    warm: WarmParts,
     /// Entries in the endpoint logs of all seconds.
     logged: usize,
     /// Shared with each flushed [`LoopStats`] until it has been read.
@@ -88,9 +91,16 @@ impl Recorder {
             current_from: 0,
             closed_loop,
             before_window: BeforeWindow::InWarmUp,
+            warm: WarmParts::default(),
             logged: 0,
             unread: Arc::default(),
         }
+    }
+
+    /// Counts the slots of these parts of the window in the warm-up.
+    pub(crate) fn with_warm_parts(mut self, warm: WarmParts) -> Self {
+        self.warm = warm;
+        self
     }
 
     /// Ends the window at `now`. Requests that are sent or done later are outside it.
@@ -118,7 +128,10 @@ impl Recorder {
     /// Whether what happens at `at`, or to the slot intended at `at`, belongs to the warm-up.
     #[inline]
     pub(crate) fn in_warm_up(&self, at: u64) -> bool {
-        at < self.window_start && self.before_window == BeforeWindow::InWarmUp
+        match at.checked_sub(self.window_start) {
+            None => self.before_window == BeforeWindow::InWarmUp,
+            Some(ns) => self.warm.contain(ns),
+        }
     }
 
     /// The statistics of the second of `at`, or of the warm-up.
@@ -127,6 +140,12 @@ impl Recorder {
         if self.in_warm_up(at) {
             return &mut self.stats.warmup;
         }
+        self.stats_of_second(at)
+    }
+
+    /// The statistics of the second of `at`.
+    #[inline]
+    fn stats_of_second(&mut self, at: u64) -> &mut SlotStats {
         let at = at.max(self.window_start);
         let known = self.current != usize::MAX && at.wrapping_sub(self.current_from) < SECOND_NS;
         if !known {
@@ -167,7 +186,7 @@ impl Recorder {
             page.wait.record(wait);
         }
         if counted {
-            self.stats_at(at.sent).sent += 1;
+            self.stats_of_second(at.sent).sent += 1;
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_plan::load::{Arrivals, LoadSpec, Mode, RateStep, Trace};
+use tare_plan::load::{Arrivals, LoadSpec, Mode, RateStep, Trace, WarmParts};
 use tare_records::load::LoadResult;
 use tare_stats::rng::Rng;
 
@@ -106,7 +106,12 @@ pub(crate) fn any_mode(rng: &mut Rng, window_ns: u64) -> Mode {
         }
         8 => {
             let instants = (0..1 + rng.below(200)).map(|_| rng.below(window_ns));
-            Arrivals::Trace(Trace::new(instants.collect()).unwrap())
+            let trace = Trace::new(instants.collect()).unwrap();
+            let warm = WarmParts {
+                every_ns: 40 * MS,
+                length_ns: rng.below(30) * MS,
+            };
+            Arrivals::Trace(trace.clone().with_warm_parts(warm).unwrap_or(trace))
         }
         _ => Arrivals::Constant,
     };

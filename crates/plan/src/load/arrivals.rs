@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::trace::{ArrivalsError, Trace};
+use super::trace::{ArrivalsError, Trace, WarmParts};
 use crate::text::{nearest, quoted};
 use crate::units::{exact_duration, parse_duration, parse_rate};
 
@@ -126,8 +126,17 @@ impl Arrivals {
                 slots += last * left_ns as f64 / SECOND_NS;
                 Some(slots / window_s)
             }
-            Self::Trace(trace) => Some(trace.slots_before(window_ns) as f64 / window_s),
+            Self::Trace(trace) => Some(trace.counted_before(window_ns) as f64 / window_s),
             _ => None,
+        }
+    }
+
+    /// Parts of the window whose slots warm up: see [`Trace::with_warm_parts`].
+    #[must_use]
+    pub fn warm(&self) -> WarmParts {
+        match self {
+            Self::Trace(trace) => trace.warm(),
+            _ => WarmParts::default(),
         }
     }
 

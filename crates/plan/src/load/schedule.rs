@@ -22,7 +22,8 @@ pub struct SchedulePlan {
     pub arrivals: Arrivals,
     /// Seed of random arrivals.
     pub seed: u64,
-    /// Length of the warm-up. Ramps, steps and traces begin after it.
+    /// Length of the warm-up. Ramps, steps and traces begin after it. In it, a trace has the arrivals of the window from its
+    /// beginning.
     pub warmup_ns: u64,
     /// Length of the window, which is the length of a ramp.
     pub window_ns: u64,
@@ -76,8 +77,10 @@ enum Shape {
     },
     Profile(Profile),
     Trace {
+        /// Slots in the warm-up: the window from its beginning, as often as it fits.
         before: u64,
         warmup_ns: u64,
+        window_ns: u64,
         trace: Trace,
     },
 }
@@ -116,11 +119,16 @@ impl Schedule {
                 (u64::MAX, to_rps, to_rps),
             ]),
             Arrivals::Steps(steps) => profile(&steps_profile(steps, warmup_ns)),
-            Arrivals::Trace(trace) => Shape::Trace {
-                before: (rate_rps * warmup_ns as f64 / 1e9).floor() as u64,
-                warmup_ns,
-                trace: trace.clone(),
-            },
+            Arrivals::Trace(trace) => {
+                let window_ns = plan.window_ns.max(1);
+                let whole = warmup_ns / window_ns * trace.slots_before(window_ns);
+                Shape::Trace {
+                    before: whole + trace.slots_before(warmup_ns % window_ns),
+                    warmup_ns,
+                    window_ns,
+                    trace: trace.clone(),
+                }
+            }
         };
         let next_index = match shape {
             Shape::Poisson { .. } => 0,
@@ -178,16 +186,19 @@ impl Shape {
             Self::Trace {
                 before,
                 warmup_ns,
+                window_ns,
                 trace,
-            } => match index.checked_sub(*before) {
-                None => {
-                    Some((u128::from(index) * u128::from(*warmup_ns) / u128::from(*before)) as u64)
-                }
-                Some(i) => trace
-                    .instants_ns()
-                    .get(usize::try_from(i).ok()?)
-                    .map(|at| at.saturating_add(*warmup_ns)),
-            },
+            } => {
+                let (start_ns, index) = match index.checked_sub(*before) {
+                    Some(index) => (*warmup_ns, index),
+                    None => {
+                        let of_window = trace.slots_before(*window_ns).max(1);
+                        (index / of_window * *window_ns, index % of_window)
+                    }
+                };
+                let at = trace.instants_ns().get(usize::try_from(index).ok()?)?;
+                Some(at.saturating_add(start_ns))
+            }
         }
     }
 }

@@ -119,14 +119,20 @@ fn a_trace_is_replayed_to_the_nanosecond_and_ends() {
     let instants = vec![0, 5, 5, 1_000_000, 2 * S];
     let mut p = plan(2.5, Arrivals::Trace(Trace::new(instants.clone()).unwrap()));
     assert_eq!(before(&p, u64::MAX), instants);
+    // The warm-up has what the window begins with.
     p.warmup_ns = 2 * S;
-    let all = before(&p, u64::MAX);
-    assert_eq!(
-        all[..5],
-        [0, 400_000_000, 800_000_000, 1_200_000_000, 1_600_000_000]
-    );
     let shifted: Vec<u64> = instants.iter().map(|at| at + 2 * S).collect();
-    assert_eq!(all[5..], shifted);
+    assert_eq!(before(&p, u64::MAX), [&instants[..4], &shifted].concat());
+}
+
+#[test]
+fn a_warm_up_longer_than_the_window_of_a_trace_repeats_it() {
+    let trace = Trace::new(vec![1, 4, 9, 12]).unwrap();
+    let mut p = plan(2.5, Arrivals::Trace(trace));
+    (p.window_ns, p.warmup_ns) = (10, 25);
+    let warmup = [1, 4, 9, 11, 14, 19, 21, 24];
+    assert_eq!(before(&p, 25), warmup);
+    assert_eq!(before(&p, u64::MAX)[8..], [26, 29, 34, 37]);
 }
 
 fn arrivals() -> impl Strategy<Value = Arrivals> {

@@ -29,19 +29,49 @@ impl From<UnitError> for ArrivalsError {
 #[serde(try_from = "TraceWire", into = "TraceWire")]
 #[schemars(with = "TraceWire")]
 pub struct Trace {
+    /// Slots that count.
     slots: u64,
     length_ns: u64,
+    warm: WarmParts,
     instants_ns: Option<Arc<[u64]>>,
+}
+
+/// The parts of a window whose requests are sent, and excluded from results as those of the warm-up are: of each `every_ns`, the
+/// first `length_ns`. There are none by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WarmParts {
+    /// From the start of one to the start of the next, in nanoseconds.
+    pub every_ns: u64,
+    /// Length of each, in nanoseconds.
+    pub length_ns: u64,
+}
+
+impl WarmParts {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length_ns == 0 || self.every_ns == 0
+    }
+
+    /// Whether an instant is in one of them, in nanoseconds since the start of the window.
+    #[must_use]
+    pub fn contain(&self, ns: u64) -> bool {
+        !self.is_empty() && ns % self.every_ns < self.length_ns
+    }
 }
 
 /// A [`Trace`] in JSON.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TraceWire {
-    /// Number of slots.
+    /// Number of slots, without those of the warm parts.
     slots: u64,
     /// The last instant.
     length_ns: u64,
+    /// Parts whose slots do not count.
+    #[serde(default, skip_serializing_if = "WarmParts::is_empty")]
+    warm: WarmParts,
     /// Gaps between the instants in nanoseconds, the first one from 0: LEB128 in
     /// base64. Absent in results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,8 +94,30 @@ impl Trace {
         Ok(Self {
             slots: slots as u64,
             length_ns: instants_ns[slots - 1],
+            warm: WarmParts::default(),
             instants_ns: Some(instants_ns.into()),
         })
+    }
+
+    /// The same instants, of which those in these parts do not count.
+    ///
+    /// # Errors
+    /// [`ArrivalsError`] if none counts.
+    pub fn with_warm_parts(mut self, warm: WarmParts) -> Result<Self, ArrivalsError> {
+        self.warm = warm;
+        self.slots = self.counted_before(u64::MAX);
+        match self.slots {
+            0 => Err(ArrivalsError(
+                "found a trace whose slots all warm up, expected one that counts".to_owned(),
+            )),
+            _ => Ok(self),
+        }
+    }
+
+    /// The parts whose slots do not count.
+    #[must_use]
+    pub fn warm(&self) -> WarmParts {
+        self.warm
     }
 
     /// Reads a file of timestamps: one per line, in seconds with up to nine decimals, in any order
@@ -127,6 +179,15 @@ impl Trace {
         }
     }
 
+    /// Slots before an instant that count.
+    pub(super) fn counted_before(&self, ns: u64) -> u64 {
+        let counted = |all: &Arc<[u64]>| {
+            let before = all.iter().take_while(|at| **at < ns);
+            before.filter(|at| !self.warm.contain(**at)).count() as u64
+        };
+        self.instants_ns.as_ref().map_or(self.slots, counted)
+    }
+
     pub(super) fn slots_before(&self, ns: u64) -> u64 {
         match &self.instants_ns {
             Some(all) => all.partition_point(|&at| at < ns) as u64,
@@ -149,6 +210,7 @@ impl From<Trace> for TraceWire {
         Self {
             slots: trace.slots,
             length_ns: trace.length_ns,
+            warm: trace.warm,
             gaps_base64,
         }
     }
@@ -162,6 +224,7 @@ impl TryFrom<TraceWire> for Trace {
             return Ok(Self {
                 slots: wire.slots,
                 length_ns: wire.length_ns,
+                warm: wire.warm,
                 instants_ns: None,
             });
         };
@@ -178,7 +241,7 @@ impl TryFrom<TraceWire> for Trace {
                 .ok_or_else(|| bad("the instants exceed 64 bits"))?;
             instants.push(at);
         }
-        let trace = Self::new(instants)?;
+        let trace = Self::new(instants)?.with_warm_parts(wire.warm)?;
         if (trace.slots, trace.length_ns) != (wire.slots, wire.length_ns) {
             return Err(bad("the instants differ from slots and length_ns"));
         }
@@ -234,8 +297,27 @@ mod tests {
         }
 
         #[test]
+        fn only_slots_outside_warm_parts_count(
+            instants in prop::collection::vec(0u64..1_000, 1..200),
+            every_ns in 1u64..300, length_ns in 0u64..300, until in 0u64..1_000,
+        ) {
+            let warm = WarmParts { every_ns, length_ns };
+            let counted = |end: u64| instants.iter().filter(|at| **at < end && !warm.contain(**at)).count() as u64;
+            match Trace::new(instants.clone()).unwrap().with_warm_parts(warm) {
+                Err(_) => prop_assert_eq!(counted(1_000), 0),
+                Ok(trace) => {
+                    prop_assert_eq!(trace.slots(), counted(1_000));
+                    prop_assert_eq!(trace.counted_before(until), counted(until));
+                    let json = serde_json::to_string(&trace).unwrap();
+                    prop_assert_eq!(&serde_json::from_str::<Trace>(&json).unwrap(), &trace);
+                    prop_assert_eq!(trace.without_instants().counted_before(1), counted(1_000));
+                }
+            }
+        }
+
+        #[test]
         fn broken_traces_are_refused_without_panic(text in "[A-Za-z0-9+/=]{0,40}", slots: u64) {
-            let wire = TraceWire { slots, length_ns: 5, gaps_base64: Some(text) };
+            let wire = TraceWire { slots, length_ns: 5, warm: WarmParts::default(), gaps_base64: Some(text) };
             let trace = Trace::try_from(wire);
             prop_assert!(trace.is_err() || trace.unwrap().slots == slots);
         }

@@ -44,7 +44,7 @@ pub use kubernetes::{
 pub use load_kind::LoadKind;
 pub use margins::Margins;
 pub use overload::{CapacityOf, Overload, Phases};
-pub use pairing::{Pairing, SliceChoice};
+pub use pairing::{Pairing, SliceChoice, SliceTimes};
 pub use pod::{
     ContainerResources, NAMESPACES, PodResources, PodSettings, Quantity, TaintEffect, Toleration,
     TolerationOperator,

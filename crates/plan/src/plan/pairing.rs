@@ -27,6 +27,14 @@ const GAP_SHARE: u64 = 5;
 /// Shortest gap that is chosen.
 const GAP_NS: u64 = 50_000_000;
 
+/// Requests that warm up for each connection: before its first request, a connection is cold.
+const WARM_REQUESTS_PER_CONNECTION: f64 = 1.25;
+/// Fewest requests that warm up, and shortest time for them.
+const WARM_REQUESTS_MIN: f64 = 20.0;
+const WARM_NS_MIN: u64 = 20_000_000;
+/// The part of a gap in which CPU clocks are read: some 100 µs for each process of two trials.
+const LEAD_NS: u64 = 10_000_000;
+
 /// How the trials of a block share the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -91,28 +99,75 @@ impl SliceChoice {
         *self == Self::default()
     }
 
-    /// Length of the slices and of the gaps of a load, in nanoseconds, for `trials` that are loaded in each round. A slice
-    /// has about a hundred requests, and after it a fifth of its length is for the last of them to end. The length divides
-    /// the window of the load. If neither is set, a round takes a whole number of seconds: the generators count by second.
+    /// The times of the slices of a load, for `trials` that are loaded in each round. A slice has about a hundred requests,
+    /// before it every connection carries a request or more, and after it a fifth of its length is for the last of them to
+    /// end. The length divides the window of the load. If neither is set, a round takes a whole number of seconds: the
+    /// generators count by second.
     #[must_use]
-    pub fn times_ns(self, load: &Load, trials: u32) -> (u64, u64) {
+    pub fn times(self, load: &Load, trials: u32) -> SliceTimes {
         let rate_rps = load.rate_rps().unwrap_or(f64::INFINITY);
-        let chosen = (SLICE_REQUESTS / rate_rps * 1e9) as u64;
-        let chosen = chosen.clamp(SLICE_NS[0], SLICE_NS[1]);
+        let of_requests = |count: f64| (count / rate_rps * 1e9) as u64;
+        let chosen = of_requests(SLICE_REQUESTS).clamp(SLICE_NS[0], SLICE_NS[1]);
+        let connections = f64::from(load.connections) * WARM_REQUESTS_PER_CONNECTION;
+        let warm_ns = of_requests(connections.max(WARM_REQUESTS_MIN));
         let gap = |length_ns: u64| (length_ns / GAP_SHARE).max(GAP_NS);
+        let times = |length_ns: u64, gap_ns: u64, longest_ns: u64| SliceTimes {
+            length_ns,
+            gap_ns,
+            lead_ns: LEAD_NS.min(gap_ns / 2),
+            warm_ns: warm_ns.clamp(WARM_NS_MIN, longest_ns.max(WARM_NS_MIN)),
+        };
         if self.is_default() {
             let trials = u64::from(trials.max(1));
-            let round_ns = (trials * (chosen + gap(chosen))).next_multiple_of(SECOND_NS);
+            let shortest = times(chosen, gap(chosen), chosen / 2);
+            let round_ns = (trials * shortest.each_ns()).next_multiple_of(SECOND_NS);
             let each_ns = round_ns / trials;
-            let longest_ns = each_ns - (each_ns / (GAP_SHARE + 1)).max(GAP_NS);
+            let left_ns = each_ns - shortest.counted_from_ns();
+            let longest_ns = left_ns - (left_ns / (GAP_SHARE + 1)).max(GAP_NS);
             let rounds = load.duration_ns.div_ceil(longest_ns).max(1);
             let length_ns = load.duration_ns / rounds;
-            return (length_ns, each_ns - length_ns);
+            return SliceTimes {
+                length_ns,
+                gap_ns: left_ns - length_ns,
+                ..shortest
+            };
         }
         let length_ns = self.length_ns.unwrap_or(chosen);
         let rounds = (load.duration_ns / length_ns.max(1)).max(1);
         let length_ns = load.duration_ns / rounds;
-        (length_ns, self.gap_ns.unwrap_or_else(|| gap(length_ns)))
+        let gap_ns = self.gap_ns.unwrap_or_else(|| gap(length_ns));
+        times(length_ns, gap_ns, length_ns / 2)
+    }
+}
+
+/// The times of a slice, in nanoseconds. It begins with its warm part: the lead, requests that do not count, and the lead once
+/// more, in which they end. What counts follows: the lead, the requests, and the rest of the gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SliceTimes {
+    /// How long requests begin.
+    pub length_ns: u64,
+    /// How long none begins between two slices.
+    pub gap_ns: u64,
+    /// The part of the gap before a slice.
+    pub lead_ns: u64,
+    /// How long requests begin before it that do not count; 0: there is no warm part.
+    pub warm_ns: u64,
+}
+
+impl SliceTimes {
+    /// Length of the warm part with its leads.
+    #[must_use]
+    pub fn counted_from_ns(&self) -> u64 {
+        match self.warm_ns {
+            0 => 0,
+            warm_ns => warm_ns + 2 * self.lead_ns,
+        }
+    }
+
+    /// From the edge of a slice to that of the next.
+    #[must_use]
+    pub fn each_ns(&self) -> u64 {
+        self.counted_from_ns() + self.length_ns + self.gap_ns
     }
 }
 
@@ -162,9 +217,9 @@ impl Plan {
         match self.pairing {
             Pairing::Turns => load.own_time_ns(),
             Pairing::Slices => {
-                let (length_ns, gap_ns) = self.slice.times_ns(load, trials);
-                let gaps_ns = load.duration_ns / length_ns.max(1) * gap_ns;
-                load.duration_ns + gaps_ns + load.warmup_ns / count
+                let times = self.slice.times(load, trials);
+                let slices_ns = |ns: u64| ns.div_ceil(times.length_ns.max(1)) * times.each_ns();
+                slices_ns(load.duration_ns) + slices_ns(load.warmup_ns)
             }
             Pairing::Together => load.own_time_ns() / count,
         }
@@ -228,7 +283,7 @@ pub(super) fn choose(plan: &mut Plan) {
     }
     plan.pairing = Pairing::Slices;
     let trials = plan.meshes.len() as u32;
-    let rounds = |l: &Load| l.duration_ns / plan.slice.times_ns(l, trials).0.max(1);
+    let rounds = |l: &Load| l.duration_ns / plan.slice.times(l, trials).length_ns.max(1);
     let are_few = plan.loads.iter().any(|l| rounds(l) < ROUNDS_MIN);
     let mut problems = Problems::default();
     check(&mut problems, plan, Location::default());

@@ -217,7 +217,7 @@ fn remarks(page: &mut Html, summary: &Summary) {
 
 /// Appends a sentence with its figures (a ratio, or a number before a unit) in bold.
 pub(super) fn with_bold_figures(page: &mut Html, sentence: &str) {
-    const UNITS: [&str; 7] = ["µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
+    const UNITS: [&str; 8] = ["ns", "µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
     let mut words = sentence.split(' ').peekable();
     while let Some(word) = words.next() {
         let figure = word.trim_end_matches([',', ';', '.']);

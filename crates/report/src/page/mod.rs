@@ -6,6 +6,7 @@ mod about;
 mod axis;
 mod capacity;
 mod churn;
+mod comparison;
 mod cost;
 mod details;
 mod document;
@@ -29,6 +30,7 @@ mod sweep;
 mod tables;
 mod trials;
 
+pub use comparison::render_comparison_page;
 pub use details::Details;
 pub use document::{render_live, render_page, render_report};
 pub use history::{HistoryData, render_history_page, render_live_history_page};

@@ -77,8 +77,8 @@ const ENDPOINTS: Section = Section {
 const TIME: Section = Section {
     id: "time",
     heading: "One trial over time",
-    caption: "Latency: each column is a part of the measured window; the darker a cell, the more responses it has. \
-              Lines: median (solid) and p99 (dashed) of each column.",
+    caption: "Latency: each column is a part of the measured window; the stronger the colour of a cell, the more responses it \
+              has. Lines: median (solid) and p99 (dashed) of each column.",
     chart: "time",
     figures: None,
 };
@@ -111,6 +111,7 @@ pub(super) fn write(page: &mut Html, summary: &Summary, details: bool) {
     for s in [LATENCY, RATIOS, CPU, MEMORY] {
         section(page, summary, &s);
     }
+    cost::calculator(page, summary);
     cost::section(page, summary);
     if has_scaling(summary) {
         section(page, summary, &SCALING);
@@ -143,6 +144,9 @@ pub(super) fn contents(page: &mut Html, summary: &Summary) {
         ("cpu", "CPU"),
         ("memory", "Memory"),
     ]);
+    if cost::has_calculator(summary) {
+        entries.push(("service", "For your service"));
+    }
     if summary.setup.prices.is_some() {
         entries.push(("cost", "Cost"));
     }

@@ -49,8 +49,8 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
     caption(
         page,
         "Each figure at each level: the mean over the blocks, with its interval. The line is fitted in each \
-         block, and averaged over the blocks; it is dashed if the levels are not on a straight line. \
-         Ratios are paired by block. All of them are exploratory: among many, some are different by \
+         block, and averaged over the blocks; it is dashed if the levels are not on a straight line, or if \
+         its slope is not resolved. Ratios are paired by block. All of them are exploratory: among many, some are different by \
          chance.",
     );
     chart(page, "sweep");

@@ -19,8 +19,8 @@ use tare_records::trial::{MemoryKind, PlaneUse, TrialResult};
 use tare_records::verdict::{Grade, Reason};
 use tare_records::worker::Plane;
 use tare_report::{
-    render_comparison, render_comparison_markdown, render_detectable, render_method,
-    render_published,
+    render_comparison, render_comparison_markdown, render_comparison_page, render_detectable,
+    render_method, render_published,
 };
 
 const MESHES: [(&str, &str); 2] = [("bare", "No mesh"), ("envoy", "Envoy sidecars")];
@@ -123,6 +123,33 @@ fn a_slower_mesh_is_found_where_it_is_slower() {
     );
     assert!(markdown.contains("| envoy | 200rps | p50 |"), "{markdown}");
     assert!(markdown.contains("**higher**"), "{markdown}");
+}
+
+#[test]
+fn the_page_of_a_comparison_says_what_changed_and_draws_each_figure_once() {
+    let found = compared(
+        &trials(&plan(6, 1), |_| {}),
+        &trials(&plan(6, 2), slower("envoy", 1.3)),
+        &["p50:+10%"],
+    );
+    let page = render_comparison_page(&found);
+    let answer = page.split("class=\"answer\">").nth(1).unwrap();
+    let answer = answer.split("</p>").next().unwrap();
+    assert!(
+        answer.starts_with("Different: envoy at 200rps: p50 x1.3"),
+        "{answer}"
+    );
+    assert!(!answer.contains("bare"), "{answer}");
+    let figures: usize = found.cells.iter().map(|c| c.changes.len()).sum();
+    assert_eq!(page.matches("<circle").count(), figures);
+    assert!(page.contains("exceeded p50:+10%: envoy"), "{answer}");
+    assert!(
+        page.contains("script-src 'none'") && !page.contains("<script"),
+        "a page without a script"
+    );
+    let same = trials(&plan(6, 1), |_| {});
+    let page = render_comparison_page(&compared(&same, &same, &[]));
+    assert!(page.contains("No figure is different: "), "{page}");
 }
 
 #[test]

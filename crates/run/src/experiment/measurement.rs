@@ -6,8 +6,8 @@ use std::time::Duration;
 use tare_analysis::overload::Seconds;
 use tare_analysis::resources::rounds::{Rounds, Sampled};
 use tare_analysis::{AgentStream, LoadStream};
-use tare_plan::load::LoadSpec;
-use tare_records::calls::TrialCalls;
+use tare_plan::load::{LoadSpec, WarmParts};
+use tare_records::calls::{CallWindow, TrialCalls};
 use tare_records::record::{AgentRecord, LoadRecord};
 use tare_records::trial::SliceUse;
 use tare_records::verdict::{Finding, Grade, Reason};
@@ -289,9 +289,14 @@ impl Measurement {
         deployment: &mut E::Deployment,
         findings: &mut Findings,
     ) {
-        let (start, length) = (window.window_start_unix_ns, window.window_ns);
-        let left = Duration::from_nanos(start.saturating_sub(unix_ns()));
-        let asked = environment.time_calls(deployment, start, length);
+        let slices = window.slices.as_ref();
+        let window = CallWindow {
+            start_unix_ns: window.window_start_unix_ns,
+            window_ns: window.window_ns,
+            warm: slices.map_or_else(WarmParts::default, Slices::warm_parts),
+        };
+        let left = Duration::from_nanos(window.start_unix_ns.saturating_sub(unix_ns()));
+        let asked = environment.time_calls(deployment, &window);
         match tokio::time::timeout(left, asked).await {
             Ok(Ok(())) => self.calls_timed = true,
             Ok(Err(error)) => findings.untimed(error.to_string()),

@@ -2,7 +2,7 @@
 //! order. They see the same conditions as trials that run together, and none shares the CPU with the load of another.
 
 use tare_analysis::resources::rounds::Rounds;
-use tare_plan::Plan;
+use tare_plan::{Plan, SliceTimes};
 use tare_plan::load::{Arrivals, ArrivalsError, LoadSpec, Mode, Trace};
 use tare_plan::trial::TrialSpec;
 use tare_plan::units::format_duration_ns;
@@ -14,26 +14,23 @@ use tare_stats::rng::Rng;
 use super::findings::Findings;
 use super::together::random_instants;
 
-/// The part of the gap in which CPU clocks are read: some 100 µs for each process of two trials.
-const LEAD_NS: u64 = 10_000_000;
-
 /// Stream of the random order of the trials in a round.
 const ORDER: u64 = (1 << 63) + 1;
 
 /// When each of the trials of a block is loaded.
 pub(super) struct Schedule {
-    length_ns: u64,
-    gap_ns: u64,
-    lead_ns: u64,
+    times: SliceTimes,
     /// The order of the trials in each round.
     rounds: Vec<Vec<usize>>,
+    /// Rounds of the warm-up, in which each trial is loaded as long as in a warm-up of its own.
+    warm_rounds: u64,
 }
 
 impl Schedule {
     /// The schedule of `count` trials with the load of `spec`.
     pub(super) fn new(plan: &Plan, spec: &TrialSpec, count: usize) -> Self {
-        let (length_ns, gap_ns) = plan.slice.times_ns(&spec.load, count as u32);
-        let rounds = (spec.load.duration_ns / length_ns.max(1)).max(1);
+        let times = plan.slice.times(&spec.load, count as u32);
+        let rounds = (spec.load.duration_ns / times.length_ns.max(1)).max(1);
         let mut rng = Rng::stream(spec.seed, ORDER);
         let round = |_| {
             let mut order: Vec<usize> = (0..count).collect();
@@ -41,10 +38,9 @@ impl Schedule {
             order
         };
         Self {
-            length_ns,
-            gap_ns,
-            lead_ns: LEAD_NS.min(gap_ns / 2),
+            times,
             rounds: (0..rounds).map(round).collect(),
+            warm_rounds: spec.load.warmup_ns.div_ceil(times.length_ns.max(1)),
         }
     }
 
@@ -52,22 +48,29 @@ impl Schedule {
     pub(super) fn of(&self, trial: usize) -> Slices {
         let order = self.rounds.iter().flatten().zip(0_u64..);
         let own = order.filter(|(t, _)| **t == trial);
+        let SliceTimes {
+            length_ns,
+            gap_ns,
+            lead_ns,
+            warm_ns,
+        } = self.times;
         Slices {
-            length_ns: self.length_ns,
-            gap_ns: self.gap_ns,
-            lead_ns: self.lead_ns,
-            starts_ns: own.map(|(_, n)| n * self.each_ns()).collect(),
+            length_ns,
+            gap_ns,
+            lead_ns,
+            warm_ns,
+            starts_ns: own.map(|(_, n)| n * self.times.each_ns()).collect(),
         }
     }
 
-    /// From the edge of a slice to that of the next.
-    fn each_ns(&self) -> u64 {
-        self.length_ns + self.gap_ns
+    /// One slice of each trial, with their gaps.
+    fn round_ns(&self) -> u64 {
+        self.rounds.first().map_or(0, Vec::len) as u64 * self.times.each_ns()
     }
 
     /// From the start of the first slice to the end of the last gap.
     fn window_ns(&self) -> u64 {
-        self.rounds.iter().map(|r| r.len() as u64).sum::<u64>() * self.each_ns()
+        self.rounds.len() as u64 * self.round_ns()
     }
 
     /// Gives a generator the arrivals of its slices. Those of a round are the same in all trials.
@@ -82,9 +85,8 @@ impl Schedule {
         let Mode::Open { rate_rps, arrivals } = &mut spec.mode else {
             return Ok(());
         };
-        // In the time in which the trial is loaded. Evenly spaced ones begin in the middle of a gap, so that none is at an
-        // edge.
-        let loaded_ns = slices.loaded_ns();
+        // In the time in which requests begin. Evenly spaced ones begin in the middle of a gap, so that none is at an edge.
+        let loaded_ns = slices.loaded_ns() + slices.warm_ns * slices.starts_ns.len() as u64;
         let instants = match *arrivals == Arrivals::Poisson {
             true => random_instants(spec.seed, *rate_rps, loaded_ns),
             false => {
@@ -92,12 +94,11 @@ impl Schedule {
                 even.take_while(|ns| *ns < loaded_ns).collect()
             }
         };
-        let in_slice = |ns: u64| {
-            let start = slices.starts_ns.get((ns / slices.length_ns) as usize)?;
-            Some(start + slices.lead_ns + ns % slices.length_ns)
-        };
-        let trace = Trace::new(instants.into_iter().filter_map(in_slice).collect())?;
+        let instants = instants.into_iter().filter_map(|ns| slices.instant_ns(ns));
+        let trace = Trace::new(instants.collect())?.with_warm_parts(slices.warm_parts())?;
         spec.duration_ns = self.window_ns();
+        // A trace is warmed up with its own beginning, and so in slices as well.
+        spec.warmup_ns = self.warm_rounds * self.round_ns();
         *arrivals = Arrivals::Trace(trace);
         *rate_rps = arrivals.own_rate_rps(spec.duration_ns).unwrap_or(*rate_rps);
         Ok(())
@@ -178,16 +179,19 @@ mod tests {
 
     #[test]
     fn every_trial_is_loaded_once_in_each_round_and_never_beside_another() {
-        let plan = plan("slice: {length: 250ms, gap: 50ms}\nload: {rate: 400, duration: 8s}");
+        let plan = plan(
+            "slice: {length: 250ms, gap: 50ms}\nload: {rate: 400, duration: 8s, warmup: 1s, connections: 16}",
+        );
         let schedule = Schedule::new(&plan, &first(&plan), 3);
         let all = [0, 1, 2].map(|i| schedule.of(i));
         for slices in &all {
             assert_eq!((slices.length_ns, slices.gap_ns), (250_000_000, 50_000_000));
+            assert_eq!((slices.lead_ns, slices.warm_ns), (10_000_000, 50_000_000));
             assert_eq!(
                 (slices.starts_ns.len(), slices.loaded_ns()),
                 (32, 8_000_000_000)
             );
-            let rounds: Vec<u64> = slices.starts_ns.iter().map(|s| s / 900_000_000).collect();
+            let rounds: Vec<u64> = slices.starts_ns.iter().map(|s| s / 1_110_000_000).collect();
             assert_eq!(rounds, (0..32).collect::<Vec<u64>>());
         }
         let mut spans: Vec<(i64, i64)> = all.iter().flat_map(Slices::spans_ns).collect();
@@ -201,7 +205,7 @@ mod tests {
     #[test]
     fn a_round_takes_whole_seconds_unless_slices_are_set() {
         use tare_plan::limits::SECOND_NS;
-        for (rate, trials, seconds) in [(400, 3, 1), (400, 2, 1), (400, 8, 3), (50, 3, 8)] {
+        for (rate, trials, seconds) in [(400, 3, 2), (400, 2, 1), (400, 8, 4), (50, 3, 10)] {
             let plan = plan(&format!("load: {{rate: {rate}, duration: 60s}}"));
             let schedule = Schedule::new(&plan, &first(&plan), trials);
             let slices = schedule.of(0);
@@ -213,8 +217,9 @@ mod tests {
             let loaded_ns = slices.loaded_ns();
             assert!((59_999_999_000..=60_000_000_000).contains(&loaded_ns));
             assert!(slices.gap_ns >= slices.length_ns / 5 - 1);
+            let first_request = schedule.times.counted_from_ns() + slices.lead_ns;
             let of_round = |(round, start): (u64, &u64)| {
-                let first = start + slices.lead_ns;
+                let first = start + first_request;
                 let last = first + slices.length_ns - 1;
                 let second = |ns: u64| (ns / SECOND_NS) / seconds;
                 second(first) == round && second(last) == round
@@ -225,8 +230,9 @@ mod tests {
 
     #[test]
     fn arrivals_are_those_of_the_load_in_its_slices_and_the_same_for_all() {
-        for (arrivals, few, many) in [("poisson", 3_000, 3_400), ("constant", 3_200, 3_200)] {
-            let load = format!("load: {{rate: 400, duration: 8s, arrivals: {arrivals}}}");
+        for (arrivals, few, many) in [("poisson", 3_600, 4_080), ("constant", 3_840, 3_840)] {
+            let load =
+                format!("load: {{rate: 400, duration: 8s, connections: 16, arrivals: {arrivals}}}");
             let text = format!("slice: {{length: 250ms, gap: 50ms}}\n{load}");
             let plan = plan(&text);
             let first = first(&plan);
@@ -242,7 +248,8 @@ mod tests {
                     ..LoadSpec::new(Vec::new(), mode, 8_000_000_000)
                 };
                 schedule.arrange(&mut spec, &slices).unwrap();
-                assert_eq!(spec.duration_ns, 32 * 900_000_000);
+                assert_eq!(spec.duration_ns, 32 * 1_110_000_000);
+                assert_eq!(spec.warmup_ns, 12 * 1_110_000_000);
                 let Mode::Open {
                     arrivals: Arrivals::Trace(trace),
                     rate_rps,
@@ -250,8 +257,11 @@ mod tests {
                 else {
                     panic!("no trace");
                 };
-                let expected = trace.instants_ns().len() as f64 / 28.8;
-                assert!((rate_rps - expected).abs() < 1e-9);
+                let all = trace.instants_ns();
+                let counted = all.iter().filter(|at| !trace.warm().contain(**at)).count();
+                assert!((rate_rps - counted as f64 / 35.52).abs() < 1e-9);
+                // A sixth of the requests warms up.
+                assert!(counted.abs_diff(all.len() * 5 / 6) < 80, "{counted}");
                 let place = |at: &u64| {
                     let slice = slices.starts_ns.partition_point(|s| s <= at) - 1;
                     (slice, at - slices.starts_ns[slice])
@@ -259,8 +269,10 @@ mod tests {
                 trace.instants_ns().iter().map(place).collect()
             };
             let all = [0, 1, 2].map(within);
-            let in_slice = 10_000_000..260_000_000;
-            assert!(all[0].iter().all(|(_, at)| in_slice.contains(at)));
+            let is_loaded = |at: u64| {
+                (10_000_000..60_000_000).contains(&at) || (80_000_000..330_000_000).contains(&at)
+            };
+            assert!(all[0].iter().all(|(_, at)| is_loaded(*at)));
             assert!((few..=many).contains(&all[0].len()), "{}", all[0].len());
             assert!(all[0] == all[1] && all[1] == all[2]);
         }

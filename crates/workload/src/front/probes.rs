@@ -11,7 +11,8 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use serde::Serialize;
 use tare_plan::graph::ServiceProtocol;
-use tare_records::calls::{CALLS_PATH, WINDOW_PATH};
+use tare_plan::load::WarmParts;
+use tare_records::calls::{CALLS_PATH, CallWindow, WINDOW_PATH};
 use tonic::Status;
 use tonic_health::ServingStatus::{NotServing, Serving};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
@@ -68,7 +69,15 @@ fn window<B>(node: &Node, request: &Request<B>) -> Reply {
         let message = "expected start_unix_ns and window_ns, in nanoseconds";
         return http::error(StatusCode::BAD_REQUEST, message);
     };
-    match node.time_calls(start, window) {
+    let warm = WarmParts {
+        every_ns: value("warm_every_ns").unwrap_or(0),
+        length_ns: value("warm_length_ns").unwrap_or(0),
+    };
+    match node.time_calls(CallWindow {
+        start_unix_ns: start,
+        window_ns: window,
+        warm,
+    }) {
         Ok(()) => http::json(StatusCode::OK, &serde_json::json!({})),
         Err(found) => http::error(StatusCode::CONFLICT, found),
     }

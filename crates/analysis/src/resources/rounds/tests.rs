@@ -79,6 +79,7 @@ fn block_of(each_ms: u64, world: impl Fn(u64) -> World) -> Block {
             length_ns: (each_ms - 100) * MS,
             gap_ns: 100 * MS,
             lead_ns: 10 * MS,
+            warm_ns: 0,
             starts_ns: starts(trial).map(|s| s * each_ms * MS).collect(),
         }),
     };

@@ -212,6 +212,7 @@ fn samples_at_the_edges_of_slices_stay_together() {
         length_ns: 200_000_000,
         gap_ns: 100_000_000,
         lead_ns: 10_000_000,
+        warm_ns: 0,
         starts_ns: vec![300_000_000, 600_000_000],
     };
     let spec = AgentSpec {

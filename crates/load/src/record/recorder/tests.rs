@@ -84,6 +84,32 @@ fn a_full_recorder_keeps_its_statistics_while_too_many_are_unread() {
 }
 
 #[test]
+fn slots_of_warm_parts_are_counted_in_the_warm_up() {
+    let w = 5 * SECOND_NS;
+    let warm = WarmParts {
+        every_ns: 100,
+        length_ns: 40,
+    };
+    let mut r = Recorder::new(1, w, SECOND_NS, false).with_warm_parts(warm);
+    // Three of ten slots; each is sent within a warm part, which changes nothing.
+    for n in 0..10 {
+        let intended = w + n * 100 + if n < 3 { 39 } else { 40 };
+        let sent = w + (n + 1) * 100;
+        r.planned(intended, 0);
+        r.sent(Instants { intended, sent }, 60, 0);
+        r.responded(Instants { intended, sent }, sent + 5, 0, 200);
+    }
+    let stats = r.take();
+    let counts = |page: &SlotStats| (page.counts.planned, page.counts.ok);
+    assert_eq!(counts(&stats.warmup), (3, 3));
+    let [(0, page)] = &stats.seconds[..] else {
+        panic!("{:?}", stats.seconds);
+    };
+    assert_eq!(counts(page), (7, 7));
+    assert_eq!((page.sent, page.latency.get().unwrap().len()), (7, 7));
+}
+
+#[test]
 fn slots_go_to_the_second_of_their_intended_instant() {
     let w = 5 * SECOND_NS;
     let mut r = Recorder::new(2, w, 2 * SECOND_NS, false);

@@ -100,7 +100,8 @@ fn block(plan: &Plan, spec: &TrialSpec, world: World, rng: &mut Rng) -> Vec<Hist
         };
         let own = ratio.ln() + DEPLOYMENT * normal(rng);
         let mut latency = Histogram::new();
-        for at in trace.instants_ns() {
+        let instants = trace.instants_ns().iter();
+        for at in instants.filter(|at| !trace.warm().contain(**at)) {
             let slow = slowness[(*at as f64 / S * 10.0) as usize];
             let log = own + slow + RESPONSE * normal(rng);
             latency.record((BASE_NS * log.exp()) as u64);

@@ -7,7 +7,10 @@ use anyhow::bail;
 use tare_analysis::compare::across::{compare, different_workloads};
 use tare_analysis::compare::threshold::{Threshold, responses_needed};
 use tare_records::summary::comparison::{ComparedCell, Comparison, JudgedBy, ThresholdResult};
-use tare_report::{LoadedRun, load_run, render_comparison, render_comparison_markdown, summarise};
+use tare_report::{
+    LoadedRun, load_run, render_comparison, render_comparison_markdown, render_comparison_page,
+    summarise,
+};
 
 use crate::cmd::exit;
 use crate::cmd::input::one_of;
@@ -23,6 +26,7 @@ use crate::cmd::output::{json, print, print_styled};
 #[command(after_help = "Examples:
   tare compare runs/before runs/after
   tare compare runs/before runs/after --fail-above 'p99:+5%' --fail-above 'memory:+20MB'
+  tare compare runs/before runs/after --output html > changes.html
   tare compare runs/before runs/after --output markdown >> \"$GITHUB_STEP_SUMMARY\"
 
 Figures for --fail-above, each with a limit in percent:
@@ -68,6 +72,8 @@ enum Output {
     Json,
     /// A Markdown table for a pull request.
     Markdown,
+    /// A page: a picture of what changed, the differences of the setup, and the table.
+    Html,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -100,6 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.output {
         Output::Json => print(json(&comparison)?)?,
         Output::Markdown => print(render_comparison_markdown(&comparison))?,
+        Output::Html => print(render_comparison_page(&comparison))?,
         Output::Text => print_styled(|colour| render_comparison(&comparison, colour))?,
     }
     let any = |result| comparison.thresholds.iter().any(|j| j.result == result);

@@ -7,7 +7,7 @@ use serde_json::json;
 use tare_local::LocalDeployment;
 use tare_plan::graph::ServiceProtocol;
 use tare_plan::mesh::{Mesh, Placement};
-use tare_records::calls::ServiceCalls;
+use tare_records::calls::{CallWindow, ServiceCalls};
 use tare_run::environment::{Deployed, Environment, Phase};
 use tare_run::http as probe;
 
@@ -78,8 +78,12 @@ async fn trial(mesh: Mesh, tcp: bool) -> ([[u64; 2]; 3], u64, String) {
     let start = loop {
         let start = SystemTime::now() + Duration::from_secs(3);
         let start_ns = start.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-        let hour_ns = 3_600_000_000_000;
-        let announced = bench.local.time_calls(&mut deployment, start_ns, hour_ns);
+        let window = CallWindow {
+            start_unix_ns: start_ns,
+            window_ns: 3_600_000_000_000,
+            ..CallWindow::default()
+        };
+        let announced = bench.local.time_calls(&mut deployment, &window);
         match announced.await {
             Ok(()) => break start,
             // The announcements of a slow machine come after the start.
