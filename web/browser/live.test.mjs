@@ -33,18 +33,24 @@ test("the live page shows the current trial and reloads after it", async () => {
     await page.waitForSelector("html[data-drawn=yes]");
     const words = page.locator("[data-live]");
     send({ type: "started", index: 4, block: 0, mesh: "envoy", load: "200rps", done: 4, planned: 18 });
+    send({ type: "left", words: "2m05s left" });
     send({ type: "stage", stage: "measuring" });
     for (const second of [-1, 0, 1, 2]) {
       send({ type: "progress", progress: { t_ns: second * 1e9, rate_rps: 200, p50_ns: 1.5e6, p99_ns: 4e6, errors: 0, lateness_p50_ns: 1 } });
       send({ type: "cores", cores: 0.25 });
     }
     await page.locator("[data-live-charts] figure").nth(2).waitFor();
-    const text = await words.textContent();
-    assert.match(text, /Block 1, trial 5 of 18: envoy at 200rps · measuring · 200 rps, median 1\.50 ms, p99 4\.00 ms/);
+    assert.equal(await words.textContent(), "Block 1, trial 5 of 18: envoy at 200rps");
+    const now = await page.locator("[data-live-now]").textContent();
+    assert.match(now, /^measuring · 200 rps, median 1\.50 ms, p99 4\.00 ms · 2m05s left$/);
+    assert.match(await page.title(), /^2m05s left · /);
+    const folded = page.locator("details").first();
+    await folded.evaluate((part) => { part.open = true; });
     assert.equal(await page.locator("[data-live-charts] figure").count(), 3);
     send({ type: "done" });
     const gone = listener;
     while (loads < 2 || listener === gone) await new Promise((resume) => setTimeout(resume, 20));
+    assert.equal(await folded.evaluate((part) => part.open), true);
     send({ type: "over", report: "runs/x/report.html" });
     await page.getByText("The run has ended. Report: runs/x/report.html").waitFor();
     assert.deepEqual(complaints, []);

@@ -53,7 +53,7 @@ function memoryOfProxy(summary: Summary, mesh: string): [Estimate, number] | nul
 /** The meshes whose cost of a hop is known. */
 function known(summary: Summary): (ProxyCpu & { hop_ns: Estimate })[] {
   const order = meshes(summary);
-  return summary.proxy_cpu
+  return (summary.proxy_cpu ?? [])
     .flatMap((cpu) => (cpu.hop_ns ? [{ ...cpu, hop_ns: cpu.hop_ns }] : []))
     .sort((a, b) => order.indexOf(a.mesh) - order.indexOf(b.mesh));
 }

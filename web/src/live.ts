@@ -9,6 +9,7 @@ const inMilliseconds = (ns: number | null): number | null => (ns === null ? null
 /** An update from the server; `crates/tare/src/web/feed.rs` writes it. */
 type Update =
   | { type: "started"; index: number; block: number; mesh: string; load: string; done: number; planned: number }
+  | { type: "left"; words: string }
   | { type: "stage"; stage: string }
   | { type: "progress"; progress: { t_ns: number; rate_rps: number; p50_ns: number | null; p99_ns: number | null; errors: number } }
   | { type: "cores"; cores: number }
@@ -19,13 +20,17 @@ type Update =
 export function followRun(summary: Summary): void {
   const words = document.querySelector<HTMLElement>("[data-live]");
   const done = document.querySelector<HTMLProgressElement>("[data-live-done]");
+  const now = document.querySelector<HTMLElement>("[data-live-now]");
   const place = document.querySelector<HTMLElement>("[data-live-charts]");
-  if (!words || !done || !place) return;
+  if (!words || !now || !done || !place) return;
+  openAgain();
   const grid = document.createElement("div");
   grid.className = "grid";
   place.replaceChildren(grid);
 
+  const title = document.title;
   let label = "";
+  let left = "";
   let stage = "";
   let mesh = "";
   let over = false;
@@ -34,7 +39,10 @@ export function followRun(summary: Summary): void {
     const last = moments.at(-1);
     const figures = last ? `${significant(last.rps)} rps, ${latencySoFar(last)}` : "";
     const errors = last && last.errors > 0 ? `${last.errors} errors` : "";
-    words.textContent = [label, stage, figures, errors].filter(Boolean).join(" · ");
+    // Readers of the page aloud announce a trial, and not each second of it.
+    if (words.textContent !== label) words.textContent = label;
+    now.textContent = [stage, figures, errors, left].filter(Boolean).join(" · ");
+    document.title = [over ? "" : left, title].filter(Boolean).join(" · ");
   };
   const chart = (): void => {
     grid.replaceChildren();
@@ -46,10 +54,13 @@ export function followRun(summary: Summary): void {
     switch (update.type) {
       case "started":
         ({ mesh } = update);
-        moments = [];
+        [moments, left] = [[], ""];
         label = `Block ${update.block + 1}, trial ${update.done + 1} of ${update.planned}: ${update.mesh} at ${update.load}`;
         [done.value, done.max] = [update.done, update.planned];
         chart();
+        break;
+      case "left":
+        left = update.words;
         break;
       case "stage":
         ({ stage } = update);
@@ -67,6 +78,7 @@ export function followRun(summary: Summary): void {
       }
       case "done":
         // The new page includes the trial. The browser keeps the scroll position.
+        keepOpen();
         location.reload();
         break;
       case "over":
@@ -74,12 +86,28 @@ export function followRun(summary: Summary): void {
         source.close();
         place.replaceChildren();
         done.hidden = true;
-        [label, stage, moments] = [`The run has ended. Report: ${update.report}`, "", []];
+        [label, stage, left, moments] = [`The run has ended. Report: ${update.report}`, "", "", []];
         break;
     }
     draw();
   });
   source.addEventListener("error", () => {
     if (!over && source.readyState === EventSource.CLOSED) words.textContent = "The connection to the run is lost.";
+  });
+}
+
+const OPEN = "tare-open";
+
+/** The folded parts of the page that are open, by their order. */
+function keepOpen(): void {
+  const open = [...document.querySelectorAll("details")].flatMap((part, i) => (part.open ? [i] : []));
+  sessionStorage.setItem(OPEN, JSON.stringify(open));
+}
+
+/** Opens the parts that were open before the page was loaded again. */
+function openAgain(): void {
+  const open = JSON.parse(sessionStorage.getItem(OPEN) ?? "[]") as number[];
+  document.querySelectorAll("details").forEach((part, i) => {
+    if (open.includes(i)) part.open = true;
   });
 }

@@ -119,7 +119,8 @@ impl Display {
         self.bar.finish_and_clear();
     }
 
-    fn time_left(&self) -> String {
+    /// The time until the end of the run, estimated, such as `2m05s left`.
+    pub(crate) fn time_left(&self) -> String {
         let ahead: Duration = self.left.iter().map(|own| *own + self.overhead).sum();
         let passed = self
             .trial_started

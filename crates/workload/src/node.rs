@@ -112,10 +112,7 @@ impl Node {
     ///
     /// # Errors
     /// When the window has already started.
-    pub(crate) fn time_calls(
-        &self,
-        window: CallWindow,
-    ) -> Result<(), &'static str> {
+    pub(crate) fn time_calls(&self, window: CallWindow) -> Result<(), &'static str> {
         self.window.announce(window)?;
         let outgoing = self.upstreams.values().map(Upstream::latencies);
         outgoing.chain([&*self.incoming]).for_each(Latencies::clear);

@@ -47,12 +47,12 @@ export function sweepCharts({ summary }: View): Chart[] {
     FIGURES.slice(f === 0 && s === 0 ? FIRST : 0).flatMap((figure) => one(summary, factor, slice, figure))));
 }
 
-/** The charts of the first screen: CPU and mean latency of the first factor. The sentences above them state the slopes. */
+/** The charts of the first screen: CPU and mean latency of the first factor. */
 export function firstSweepCharts({ summary }: View): Chart[] {
   const factor = summary.sweep?.factors[0];
   const slice = factor?.slices[0];
   if (!factor || !slice) return [];
-  return FIGURES.slice(0, FIRST).flatMap((figure) => one(summary, factor, slice, figure)).map((chart) => ({ ...chart, note: "" }));
+  return FIGURES.slice(0, FIRST).flatMap((figure) => one(summary, factor, slice, figure));
 }
 
 function one(summary: Summary, factor: FactorSummary, slice: Slice, figure: Figure): Chart[] {

@@ -299,7 +299,7 @@ mod tests {
         #[test]
         fn only_slots_outside_warm_parts_count(
             instants in prop::collection::vec(0u64..1_000, 1..200),
-            every_ns in 1u64..300, length_ns in 0u64..300, until in 0u64..1_000,
+            every_ns in 1u64..300, length_ns in 1u64..300, until in 0u64..1_000,
         ) {
             let warm = WarmParts { every_ns, length_ns };
             let counted = |end: u64| instants.iter().filter(|at| **at < end && !warm.contain(**at)).count() as u64;

@@ -161,7 +161,9 @@ fn latency(of: &LatencySummary, measure: Measure) -> Option<f64> {
 
 /// What each mesh answered in time, over what was offered to it in an overload.
 fn goodputs(page: &mut Html, summary: &Summary) {
-    for (heading, all) in words::overloads(summary) {
+    let kinds = words::overloads(summary);
+    let has_one_kind = kinds.len() == 1;
+    for (heading, all) in kinds {
         let of_mesh = |mesh: &Mesh| {
             let own = all.iter().filter(|(name, _)| *name == mesh.name);
             let point = |(_, overload): &MeshOverload<'_>| {
@@ -191,7 +193,11 @@ fn goodputs(page: &mut Html, summary: &Summary) {
             guide: Some(Guide::Diagonal("all answered")),
             series: summary.setup.meshes.iter().map(of_mesh).collect(),
         };
-        page.tag("h3", heading).raw("\n");
+        let title = match has_one_kind {
+            true => "Answered of what was offered".to_owned(),
+            false => format!("Answered of what was offered. {heading}"),
+        };
+        page.tag("h3", &title).raw("\n");
         plot::write(page, &picture);
     }
 }

@@ -1,7 +1,7 @@
 //! The page of a comparison of two runs: what changed, a picture of it, and the table. It needs no script.
 
-use tare_records::summary::comparison::{Change, ComparedCell, Comparison, ThresholdResult};
 use tare_records::summary::Estimate;
+use tare_records::summary::comparison::{Change, ComparedCell, Comparison, ThresholdResult};
 
 use super::document;
 use super::html::Html;
@@ -35,8 +35,11 @@ pub fn render_comparison_page(comparison: &Comparison) -> String {
             .raw("\n");
     }
     for warning in &comparison.warnings {
-        page.tag("p class=\"note\"", &format!("Another difference: {warning}."))
-            .raw("\n");
+        page.tag(
+            "p class=\"note\"",
+            &format!("Another difference: {warning}."),
+        )
+        .raw("\n");
     }
     for cell in &comparison.cells {
         page.tag("h2", &format!("{} at {}", cell.mesh, cell.load))

@@ -14,7 +14,7 @@ use tare_records::record::{AgentRecord, LoadRecord, ResourceSample};
 use tare_records::search::SearchStep;
 
 use super::noise::Beside;
-use super::series::{SeriesBuilder, TrialSeries};
+use super::series::{SeriesBuilder, TrialSeries, columns_of_trial};
 use crate::steps;
 use crate::store::{LoadedRun, next_line};
 
@@ -48,11 +48,12 @@ pub(super) struct TrialSearch {
 
 /// Reads the series of all trials, and the plan.
 pub(super) fn read(run: &LoadedRun) -> Details {
-    let mut series: Vec<TrialSeries> = run
-        .trials
-        .iter()
-        .filter_map(|trial| trial_series(&run.dir.join(layout::TRIALS).join(&trial.dir), trial))
-        .collect();
+    let columns = columns_of_trial(run.trials.len());
+    let of_trial = |trial: &StoredTrial| {
+        let dir = run.dir.join(layout::TRIALS).join(&trial.dir);
+        trial_series(&dir, trial, columns)
+    };
+    let mut series: Vec<TrialSeries> = run.trials.iter().filter_map(of_trial).collect();
     series.sort_by_key(|s| s.index);
     series.dedup_by_key(|s| s.index);
     let mut plan = String::new();
@@ -91,9 +92,9 @@ fn search(dir: &Path, trial: &StoredTrial) -> Option<TrialSearch> {
     })
 }
 
-fn trial_series(dir: &Path, trial: &StoredTrial) -> Option<TrialSeries> {
+fn trial_series(dir: &Path, trial: &StoredTrial, columns: u32) -> Option<TrialSeries> {
     let load = trial.result.load.as_ref()?;
-    let mut builder = SeriesBuilder::new(trial.result.trial.index, load.window_ns);
+    let mut builder = SeriesBuilder::new(trial.result.trial.index, load.window_ns, columns);
     for record in records::<LoadRecord>(&dir.join(layout::LOAD)) {
         if let LoadRecord::Interval(interval) = record {
             builder.interval(&interval);

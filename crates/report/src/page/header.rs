@@ -32,7 +32,7 @@ pub(super) fn header(page: &mut Html, summary: &Summary) {
 pub(super) fn live(page: &mut Html) {
     open_section(page, "live", "Current trial");
     page.raw(
-        "<p data-live role=\"status\">Waiting for the run…</p>\n\
+        "<p data-live role=\"status\">Waiting for the run…</p>\n<p data-live-now></p>\n\
          <progress data-live-done value=\"0\" max=\"1\" aria-label=\"completed trials\"></progress>\n\
          <div class=\"charts\" data-live-charts></div>\n</section>\n",
     );

@@ -26,6 +26,7 @@ mod profiles;
 mod published;
 mod sections;
 mod series;
+mod stack;
 mod sweep;
 mod tables;
 mod trials;

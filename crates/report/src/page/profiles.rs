@@ -4,7 +4,9 @@ use tare_records::summary::{MeshProfile, ProfileDifference, Summary};
 
 use super::html::Html;
 use super::parts::{caption, open_section, table};
-use crate::profiles::LIMITS;
+use super::stack::{self, Bar, Stack};
+use crate::profiles::{LIMITS, rows};
+use crate::table::Scale;
 use crate::table::html::link;
 use crate::tables;
 
@@ -26,7 +28,12 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
             .filter(|m| m.load == load.name)
             .collect();
         if !meshes.is_empty() {
+            page.tag("h3", &format!("CPU time per request at {}", load.name))
+                .raw("\n");
+            stack::write(page, &picture(&meshes));
+            page.raw("<details class=\"figures\"><summary>Figures</summary>\n");
             table(page, &tables::code_groups(&load.name, &meshes, |_| true));
+            page.raw("</details>\n");
             table(page, &tables::profile_files(&load.name, &meshes));
         }
     }
@@ -40,6 +47,33 @@ pub(super) fn section(page: &mut Html, summary: &Summary) {
         caption(page, &format!("Note: {limit}."));
     }
     page.raw("</section>\n");
+}
+
+/// CPU time of each mesh by group of code, the planes together.
+fn picture(meshes: &[&MeshProfile]) -> Stack {
+    let rows = rows(meshes);
+    let mut parts: Vec<String> = Vec::new();
+    let mut sizes = vec![Vec::new(); meshes.len()];
+    for row in rows.iter().filter(|row| !row.total) {
+        let known = parts.iter().position(|part| *part == row.code);
+        let at = known.unwrap_or_else(|| {
+            parts.push(row.code.clone());
+            sizes.iter_mut().for_each(|of_mesh| of_mesh.push(0.0));
+            parts.len() - 1
+        });
+        for (of_mesh, ns) in sizes.iter_mut().zip(&row.ns) {
+            of_mesh[at] += ns;
+        }
+    }
+    let bars = meshes.iter().zip(sizes).map(|(mesh, sizes)| Bar {
+        name: mesh.mesh.clone(),
+        sizes,
+    });
+    Stack {
+        bars: bars.collect(),
+        parts,
+        scale: Scale::TenthMicros,
+    }
 }
 
 fn changes(page: &mut Html, difference: &ProfileDifference) {

@@ -1,4 +1,4 @@
-//! One trial over time, in at most [`COLUMNS_MAX`] columns: requests, latencies, CPU and memory.
+//! One trial over time, in a number of columns that depends on how many trials a page has: requests, latencies, CPU and memory.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,16 @@ use tare_records::trial::ProcessUse;
 use tare_records::worker::Plane;
 use tare_stats::Histogram;
 
-/// Most columns of a trial. In longer trials several seconds share a column.
-pub(super) const COLUMNS_MAX: u32 = 120;
+/// Most columns of a trial, and fewest where they are shared by many. In longer trials several seconds share a column.
+const COLUMNS: [u32; 2] = [20, 120];
+/// Most columns of a page, so that it stays small.
+const COLUMNS_OF_PAGE: u32 = 1_200;
+
+/// Columns of each trial of a page.
+pub(super) fn columns_of_trial(trials: usize) -> u32 {
+    let [fewest, most] = COLUMNS;
+    (COLUMNS_OF_PAGE / (trials.max(1) as u32)).clamp(fewest, most)
+}
 /// Buckets for each factor of ten of latency.
 pub(super) const BUCKETS_PER_DECADE: f64 = 20.0;
 /// Start of the first bucket, in nanoseconds. Faster responses count in it, too.
@@ -61,24 +69,26 @@ pub struct Column {
 pub(super) struct SeriesBuilder {
     index: u32,
     step_s: u32,
+    most: u32,
     columns: BTreeMap<u32, (Column, Histogram, Histogram)>,
 }
 
 impl SeriesBuilder {
-    /// Starts the series of trial `index` with a window of `window_ns`.
+    /// Starts the series of trial `index` with a window of `window_ns`, in at most `most` columns.
     #[must_use]
-    pub(super) fn new(index: u32, window_ns: u64) -> Self {
+    pub(super) fn new(index: u32, window_ns: u64, most: u32) -> Self {
         let seconds = window_ns.div_ceil(1_000_000_000).clamp(1, 1 << 31) as u32;
         Self {
             index,
-            step_s: seconds.div_ceil(COLUMNS_MAX),
+            step_s: seconds.div_ceil(most),
+            most,
             columns: BTreeMap::new(),
         }
     }
 
     /// Adds the record of one second. Skips damaged histograms, which the store has reported.
     pub(super) fn interval(&mut self, interval: &Interval) {
-        let at = (interval.second / self.step_s).min(COLUMNS_MAX);
+        let at = (interval.second / self.step_s).min(self.most);
         let (column, latency, lateness) = self.columns.entry(at).or_default();
         column.planned += interval.counts.planned;
         column.sent += interval.sent;
@@ -117,7 +127,7 @@ impl SeriesBuilder {
             cpu_cores: BTreeMap::new(),
             memory_mib: BTreeMap::new(),
         };
-        let every = samples.len().div_ceil(COLUMNS_MAX as usize).max(1);
+        let every = samples.len().div_ceil(self.most as usize).max(1);
         let thinned: Vec<&ResourceSample> = samples.iter().step_by(every).collect();
         for pair in thinned.windows(2) {
             add_span(&mut series, pair[0], pair[1], processes);
@@ -205,8 +215,14 @@ mod tests {
     }
 
     #[test]
+    fn a_page_of_many_trials_has_fewer_columns_for_each() {
+        let columns = [0, 1, 24, 217].map(columns_of_trial);
+        assert_eq!(columns, [120, 120, 50, 20]);
+    }
+
+    #[test]
     fn seconds_of_long_windows_share_columns_without_loss() {
-        let mut builder = SeriesBuilder::new(3, 600_000_000_000);
+        let mut builder = SeriesBuilder::new(3, 600_000_000_000, 120);
         for second in 0..600 {
             builder.interval(&interval(second, &[900, 1_000_000, 2_000_000]));
         }
@@ -272,7 +288,7 @@ mod tests {
             sample(2, [Some(600_000_000), None]),
         ];
         let processes = [process(Plane::DataPlane), process(Plane::Application)];
-        let series = SeriesBuilder::new(0, 2_000_000_000).finish(&samples, &processes);
+        let series = SeriesBuilder::new(0, 2_000_000_000, 120).finish(&samples, &processes);
         assert_eq!(series.sampled_s, [1.0, 2.0]);
         assert_eq!(series.cpu_cores[&Plane::DataPlane], [0.5, 0.1]);
         assert_eq!(series.cpu_cores[&Plane::Application], [0.25, 0.0]);

@@ -2,10 +2,10 @@
 //! order. They see the same conditions as trials that run together, and none shares the CPU with the load of another.
 
 use tare_analysis::resources::rounds::Rounds;
-use tare_plan::{Plan, SliceTimes};
 use tare_plan::load::{Arrivals, ArrivalsError, LoadSpec, Mode, Trace};
 use tare_plan::trial::TrialSpec;
 use tare_plan::units::format_duration_ns;
+use tare_plan::{Plan, SliceTimes};
 use tare_records::verdict::{Finding, Grade, Reason};
 use tare_records::worker::Slices;
 use tare_stats::Histogram;

@@ -80,6 +80,11 @@ impl Feed {
         }
     }
 
+    /// Sends the time until the end of the run.
+    pub(crate) fn left(&self, words: &str) {
+        self.keep(json!({ "type": "left", "words": words }));
+    }
+
     /// Makes browsers request the page again, which is created anew.
     pub(crate) fn page_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);

@@ -162,7 +162,10 @@ fn each_load_has_its_own_slices() {
         .replace("rate: 60", "rate: [60, 400]");
     let mut plan = resolve(&text).unwrap();
     let times = [0, 1].map(|load| plan.slice.times(&plan.loads[load], 3));
-    assert_eq!(times.map(|t| (t.length_ns, t.warm_ns)), [(1_500_000_000, 666_666_666), (428_571_428, 100_000_000)]);
+    assert_eq!(
+        times.map(|t| (t.length_ns, t.warm_ns)),
+        [(1_500_000_000, 666_666_666), (428_571_428, 100_000_000)]
+    );
     assert!(times.iter().all(|t| 3 * t.each_ns() % 1_000_000_000 < 3));
     plan.environment = EnvironmentKind::Fake;
     tare_fake::run_plan(dir.path(), plan).unwrap();

@@ -235,8 +235,19 @@ fn section(page: &mut Html, group: &Group<'_>, number: usize) {
         page.raw("\n").tag("p class=\"caption\"", &few);
     }
     page.raw("\n<div class=\"tabs\" role=\"group\" aria-label=\"Figure\">\n");
+    // It opens where something changed last.
+    let latest = |table: &HistoryTable<'_>| {
+        let loud = table.series.iter().flat_map(|s| &s.changes);
+        let loud = loud.filter(|c| !c.silent);
+        loud.filter_map(|c| group.positions.get(c.entry.as_str()))
+            .max()
+            .copied()
+    };
+    let tables = group.group.tables.iter().enumerate().rev();
+    let opened = tables.max_by_key(|(_, table)| latest(table));
+    let opened = opened.map_or(0, |(i, _)| i);
     for (i, table) in group.group.tables.iter().enumerate() {
-        let checked = if i == 0 { " checked" } else { "" };
+        let checked = if i == opened { " checked" } else { "" };
         let id = format!("figure-{number}-{i}");
         page.raw(&format!(
             "<input type=\"radio\" name=\"figure-{number}\" id=\"{id}\"{checked}>"

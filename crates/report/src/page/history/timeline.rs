@@ -1,8 +1,10 @@
-//! The timeline of a figure: points with intervals, and a ring where the level changes.
+//! The timeline of a figure: points with intervals, its levels with their margin, and a ring where the level changes.
 
 use tare_analysis::figures;
+use tare_plan::Margins;
 use tare_records::history::{ChangeKind, HistoryChange, HistoryPoint, HistorySeries};
 
+use super::super::axis::Axis;
 use super::super::html::{Html, escape};
 use super::{Group, column};
 use crate::history::tables::{HistoryTable, change_words, point_words};
@@ -90,7 +92,9 @@ pub(super) fn figure(page: &mut Html, group: &Group<'_>, table: &HistoryTable<'_
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
         escape(&format!("{} by build", table.title))
     ));
-    for log in [frame.low, f64::midpoint(frame.low, frame.high), frame.high] {
+    let ticks = Axis::log([frame.low.exp(), frame.high.exp()].into_iter()).ticks();
+    let ticks = ticks.into_iter().map(f64::ln);
+    for log in ticks.filter(|log| (frame.low..=frame.high).contains(log)) {
         page.raw(&format!(
             "<line x1=\"{0}\" x2=\"{WIDTH}\" y1=\"{1:.1}\" y2=\"{1:.1}\" stroke=\"var(--grid)\"/>\
              <text x=\"{2}\" y=\"{3:.1}\" text-anchor=\"end\" font-size=\"12\" fill=\"var(--quiet)\">{4}</text>\n",
@@ -107,6 +111,7 @@ pub(super) fn figure(page: &mut Html, group: &Group<'_>, table: &HistoryTable<'_
             group.colour(&series.key.variant),
             escape(&series.key.variant)
         ));
+        steps(page, group, &frame, number, series);
         points(page, group, &frame, number, series);
         page.raw("</g>\n");
     }
@@ -155,6 +160,72 @@ fn points(
     }
 }
 
+/// A part of a series between two changes.
+#[derive(Debug, Default, PartialEq)]
+struct Level {
+    /// Positions of its first and last entry.
+    from: usize,
+    to: usize,
+    /// Logarithms of its points, without those that are outliers.
+    logs: Vec<f64>,
+}
+
+impl Level {
+    /// The mean of its points.
+    fn log(&self) -> Option<f64> {
+        let count = self.logs.len();
+        (count > 0).then(|| self.logs.iter().sum::<f64>() / count as f64)
+    }
+}
+
+/// The levels of a series, from its points with their positions.
+fn levels(series: &HistorySeries, positions: &[Option<usize>]) -> Vec<Level> {
+    let mut levels: Vec<Level> = Vec::new();
+    for (point, at) in series.points.iter().zip(positions) {
+        let Some(at) = *at else {
+            continue;
+        };
+        let here = || series.changes.iter().filter(|c| c.entry == point.entry);
+        let is_outlier = here().any(|c| c.kind == ChangeKind::Outlier);
+        if levels.is_empty() || here().any(|c| c.kind != ChangeKind::Outlier) {
+            levels.push(Level {
+                from: at,
+                ..Level::default()
+            });
+        }
+        if let Some(level) = levels.last_mut() {
+            level.to = at;
+            level.logs.extend((!is_outlier).then_some(point.log));
+        }
+    }
+    levels
+}
+
+/// Each level as a line, on a band as wide as the margin within which nothing counts as a change.
+fn steps(page: &mut Html, group: &Group<'_>, frame: &Frame, number: usize, series: &HistorySeries) {
+    let positions: Vec<Option<usize>> = series.points.iter().map(|p| place(group, p)).collect();
+    let margin = Margins::default().of(series.key.what).ln_1p();
+    for level in levels(series, &positions) {
+        let Some(log) = level.log() else {
+            continue;
+        };
+        let aside = frame.step.min(2.0 * ASIDE) / 2.0;
+        let (from, to) = (
+            frame.x(level.from, number) - aside,
+            frame.x(level.to, number) + aside,
+        );
+        let y = |log: f64| frame.y(log).clamp(0.0, HEIGHT);
+        page.raw(&format!(
+            "<rect x=\"{from:.1}\" width=\"{:.1}\" y=\"{:.1}\" height=\"{:.1}\" fill=\"var(--c)\" opacity=\"0.1\"/>\
+             <path d=\"M{from:.1},{:.1}H{to:.1}\" stroke=\"var(--c)\" stroke-width=\"2\"/>\n",
+            to - from,
+            y(log + margin),
+            y(log - margin) - y(log + margin),
+            y(log)
+        ));
+    }
+}
+
 /// The position of a point's entry.
 fn place(group: &Group<'_>, point: &HistoryPoint) -> Option<usize> {
     group.positions.get(point.entry.as_str()).copied()
@@ -200,5 +271,30 @@ fn mark(page: &mut Html, frame: &Frame, change: &HistoryChange, (x, y): (f64, f6
             y + 4.0,
             figures::significant(change.ratio)
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_ends_where_the_next_one_begins_and_has_no_outlier() {
+        let point = |(n, log): (usize, f64)| serde_json::json!({"entry": n.to_string(), "build": "b", "log": log, "low": null, "high": null});
+        let change = |entry: &str, kind: &str| serde_json::json!({"entry": entry, "build": "b", "kind": kind, "ratio": 1.5, "p": null});
+        let logs = [0.0, 0.2, 9.0, 1.0, 1.2, 1.4];
+        let series: HistorySeries = serde_json::from_value(serde_json::json!({
+            "plan": "p", "host": "h", "load": "l", "variant": "v", "what": "p50",
+            "points": logs.into_iter().enumerate().map(point).collect::<Vec<_>>(),
+            "changes": [change("2", "outlier"), change("3", "lasting")],
+        }))
+        .unwrap();
+        let positions = [0, 1, 2, 3, 5, 6].map(Some);
+        let found: Vec<_> = levels(&series, &positions)
+            .iter()
+            .map(|l| (l.from, l.to, (l.log().unwrap() * 10.0).round()))
+            .collect();
+        assert_eq!(found, [(0, 2, 1.0), (3, 6, 12.0)]);
+        assert!(levels(&series, &[None; 6]).is_empty());
     }
 }

@@ -247,6 +247,10 @@ impl Observer for Watchers<'_> {
         if let Some((_, feed, _)) = &self.web {
             feed.update(&update);
         }
+        let starts = matches!(update, Update::Started { .. });
         self.display.update(update);
+        if let Some((_, feed, _)) = self.web.as_ref().filter(|_| starts) {
+            feed.left(&self.display.time_left());
+        }
     }
 }
