@@ -215,21 +215,58 @@ fn remarks(page: &mut Html, summary: &Summary) {
     }
 }
 
-/// Appends a sentence with its figures (a ratio, or a number before a unit) in bold.
+/// Appends a sentence with its figures (a ratio, or a number before a unit) in bold, but for those that are not resolved: the
+/// parentheses behind them say so.
 pub(super) fn with_bold_figures(page: &mut Html, sentence: &str) {
     const UNITS: [&str; 8] = ["ns", "µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
-    let mut words = sentence.split(' ').peekable();
-    while let Some(word) = words.next() {
+    let words: Vec<&str> = sentence.split(' ').collect();
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        let unit = words.get(at + 1).filter(|next| UNITS.contains(next));
+        let unit = unit.filter(|_| word.parse::<f64>().is_ok());
+        let next = at + 1 + usize::from(unit.is_some());
+        let behind = words[next.min(words.len())..].join(" ");
+        let behind = behind.strip_prefix('(').and_then(|b| b.split_once(')'));
+        let is_open = behind.is_some_and(|(interval, _)| interval.contains("not resolved"));
         let figure = word.trim_end_matches([',', ';', '.']);
         let ratio = figure.strip_prefix('x').and_then(|x| x.parse::<f64>().ok());
-        let number = word.parse::<f64>().is_ok();
-        match words.next_if(|next| number && UNITS.contains(next)) {
+        match unit {
+            Some(unit) if is_open => page.text(&format!("{word}\u{a0}{unit}")),
             Some(unit) => page.tag("b", &format!("{word}\u{a0}{unit}")),
-            None if ratio.is_some() => page.tag("b", figure).text(&word[figure.len()..]),
+            None if ratio.is_some() && !is_open => {
+                page.tag("b", figure).text(&word[figure.len()..])
+            }
             None => page.text(word),
         };
-        if words.peek().is_some() {
+        at = next;
+        if at < words.len() {
             page.raw(" ");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_bold_if_they_are_resolved() {
+        let bold = |sentence: &str| {
+            let mut page = Html::default();
+            with_bold_figures(&mut page, sentence);
+            page.0
+        };
+        let found = bold(
+            "adds 2 ns (-85 to 88, not resolved) with a, 3 ms (2 to 4) with b; x1.5, and 7 things.",
+        );
+        assert_eq!(
+            found,
+            "adds 2\u{a0}ns (-85 to 88, not resolved) with a, <b>3\u{a0}ms</b> (2 to 4) with b; <b>x1.5</b>, and 7 things."
+        );
+        assert_eq!(
+            bold("x1.2 (1.0 to 1.4, not resolved)"),
+            "x1.2 (1.0 to 1.4, not resolved)"
+        );
+        assert_eq!(bold("costs 5 ms"), "costs <b>5\u{a0}ms</b>");
     }
 }

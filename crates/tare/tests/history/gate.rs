@@ -158,7 +158,7 @@ fn a_budget_for_too_few_blocks_is_refused() {
     let plan = resolved("envoy");
     let mesh = plan.meshes[1].clone();
     let error = plan::gate(&plan, mesh, written, 60_000_000_000).unwrap_err();
-    assert!(error.contains("expected at least 5m36s"), "{error}");
+    assert!(error.contains("expected at least 7m44s"), "{error}");
 }
 
 /// A document of docs/gate, as JSON.

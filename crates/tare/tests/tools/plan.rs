@@ -78,7 +78,7 @@ fn a_checked_plan_is_summarised() {
         "ok: quick\n",
         "emojivoto x 2, mix default",
         "bare, envoy, envoy/mtls (baseline bare)",
-        "500rps: 500 rps for 5.00 s after 3.00 s, 32 connections",
+        "500rps: 500 rps for 4.00 s after 1.00 s, 16 connections",
         "3 in 1 block, in slices, about ",
     ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
