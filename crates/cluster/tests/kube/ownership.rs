@@ -100,6 +100,8 @@ async fn only_objects_that_show_that_the_mesh_made_them_are_removed_with_it() {
         let mut world = server.world.lock().unwrap();
         let ledger = &mut world.objects.get_mut(&path).unwrap()["data"]["ledger.json"];
         let mut with_mesh: Value = serde_json::from_str(ledger.as_str().unwrap()).unwrap();
+        // As earlier versions wrote it.
+        with_mesh.as_object_mut().unwrap().remove("meshes");
         with_mesh["mesh"] = json!({"parts": {}, "join": {}, "releases": [],
             "gone": {"crd_groups": ["istio.io"], "name_prefixes": ["istio"]}});
         *ledger = with_mesh.to_string().into();
