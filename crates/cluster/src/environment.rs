@@ -120,7 +120,7 @@ impl Environment for Kubernetes {
                 let delay = cluster.start_delay.get_or_insert_default();
                 let started = generators::start(api, settings, deployment, delay, &spec);
                 let mut worker = started.await?;
-                let of_load = (&spec, &mut worker);
+                let of_load = (&*spec, &mut worker);
                 churn::start(api, settings, deployment, &cluster.nodes, of_load).await?;
                 Ok(worker)
             }

@@ -144,16 +144,16 @@ impl Slices {
 
     /// Start and end of each slice with its warm part and its gap, in nanoseconds since the start of the window.
     pub fn spans_ns(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.from_to(0, self.times().each_ns())
+        self.parts_ns(0, self.times().each_ns())
     }
 
     /// Start and end of what counts of each slice, with its gap, in nanoseconds since the start of the window.
     pub fn counted_spans_ns(&self) -> impl Iterator<Item = (i64, i64)> {
         let times = self.times();
-        self.from_to(times.counted_from_ns(), times.each_ns())
+        self.parts_ns(times.counted_from_ns(), times.each_ns())
     }
 
-    fn from_to(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (i64, i64)> {
+    fn parts_ns(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (i64, i64)> {
         let starts = self.starts_ns.iter();
         starts.map(move |start| ((start + from_ns) as i64, (start + to_ns) as i64))
     }

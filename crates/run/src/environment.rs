@@ -176,7 +176,7 @@ pub enum Phase {
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkerSpec {
     /// A generator: `tare load --spec -`.
-    Generator(LoadSpec),
+    Generator(Box<LoadSpec>),
     /// A sampler: `tare agent --spec -`.
     Agent(AgentSpec),
     /// A sampler before the load. Its failure does not change the verdict of the trial.

@@ -61,7 +61,11 @@ async fn all_are_changed() -> bool {
         slices.map(|(_, o)| o["endpoints"].to_string()).collect()
     };
     let at_first = slices();
-    let started = cluster.start(&mut deployment, WorkerSpec::Generator(load()), dir.path());
+    let started = cluster.start(
+        &mut deployment,
+        WorkerSpec::Generator(Box::new(load())),
+        dir.path(),
+    );
     let worker = started.await.unwrap();
     // The servers and the watchers are sampled as parts of tare, and their sidecars are not in the data plane.
     let planes: Vec<Plane> = worker.watched.iter().map(|w| w.plane).collect();

@@ -63,7 +63,7 @@ async fn many_generators_share_one_specification() {
         connections: 64,
         ..super::load()
     };
-    let spec = tare_run::environment::WorkerSpec::Generator(load);
+    let spec = tare_run::environment::WorkerSpec::Generator(Box::new(load));
     let worker = cluster
         .start(&mut deployment, spec, dir.path())
         .await

@@ -366,7 +366,11 @@ async fn whole_trial(cluster: &mut Kubernetes, plan: &Plan, mesh: &str) {
     let mut deployment = deploy(cluster, plan, mesh, dir.path()).await.unwrap();
     cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     let generator = cluster
-        .start(&mut deployment, WorkerSpec::Generator(load()), dir.path())
+        .start(
+            &mut deployment,
+            WorkerSpec::Generator(Box::new(load())),
+            dir.path(),
+        )
         .await
         .unwrap();
     assert!(lines_of(generator).await.last().unwrap().contains("final"));

@@ -63,7 +63,7 @@ async fn every_pod_of_a_trial_has_the_settings_of_the_plan() {
     let mut deployment = deployed.unwrap();
     cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     let spec = WorkerSpec::Agent(agent_spec(&deployment, 0, 1000));
-    for spec in [WorkerSpec::Generator(load()), spec] {
+    for spec in [WorkerSpec::Generator(Box::new(load())), spec] {
         let worker = cluster.start(&mut deployment, spec, dir.path()).await;
         assert!(
             lines_of(worker.unwrap())

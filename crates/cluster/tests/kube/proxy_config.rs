@@ -25,7 +25,11 @@ async fn measured(
 ) -> (Vec<String>, Vec<Event>) {
     let mut deployment = deploy(cluster, plan, mesh, dir).await.unwrap();
     let generator = cluster
-        .start(&mut deployment, WorkerSpec::Generator(load()), dir)
+        .start(
+            &mut deployment,
+            WorkerSpec::Generator(Box::new(load())),
+            dir,
+        )
         .await
         .unwrap();
     let lines = lines_of(generator).await;

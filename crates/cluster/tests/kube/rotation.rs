@@ -18,7 +18,7 @@ async fn measured(server: &Server, generators: u32) -> (Vec<String>, Vec<Event>)
     let mut deployment = deploy(&mut cluster, &plan, "bare", dir.path())
         .await
         .unwrap();
-    let generator = WorkerSpec::Generator(load());
+    let generator = WorkerSpec::Generator(Box::new(load()));
     let generator = cluster.start(&mut deployment, generator, dir.path()).await;
     let lines = lines_of(generator.unwrap()).await;
     let events = cluster.teardown(deployment).await;

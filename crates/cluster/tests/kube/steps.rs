@@ -17,7 +17,7 @@ async fn each_step_has_generators_and_agents_of_its_own() {
     cluster.prove(&mut deployment, Phase::Before).await.unwrap();
     let mut agents = Vec::new();
     for step in 0..3 {
-        let generator = WorkerSpec::Generator(load());
+        let generator = WorkerSpec::Generator(Box::new(load()));
         let generator = cluster.start(&mut deployment, generator, dir.path()).await;
         assert!(
             lines_of(generator.unwrap())

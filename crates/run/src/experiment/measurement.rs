@@ -91,7 +91,11 @@ impl Measurement {
     ) -> Result<Self, RunError> {
         let life = spec.warmup_ns + spec.duration_ns + spec.drain_ns.unwrap_or(spec.timeout_ns);
         let generator = environment
-            .start(deployment, WorkerSpec::Generator(spec), writer.path())
+            .start(
+                deployment,
+                WorkerSpec::Generator(Box::new(spec)),
+                writer.path(),
+            )
             .await?;
         observer.update(Update::Stage(Stage::WarmUp));
         Ok(Self {
