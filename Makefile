@@ -23,7 +23,7 @@ dist: ## Build all release files for x86-64 and ARM64 in target/packages, and ru
 	scripts/dist
 
 demo: build ## Compare Envoy sidecars, with and without mutual TLS, with no mesh on this machine: 2 minutes after the build
-	$(TARE) run --set repeats=5 --set load.duration=3s
+	$(TARE) run --set load.duration=2s --set load.warmup=500ms
 
 test: ## Run all tests; installs what they use (SETUP=no: not); CLUSTER=no omits Kubernetes, which needs root and Go
 	scripts/setup

@@ -15,7 +15,7 @@ export interface Service {
   gib_hour: number;
 }
 
-/** A value and its ends; they are equal where there is no interval. */
+/** A value with the ends of its interval. Without an interval, both ends are the value. */
 export interface Range {
   value: number;
   low: number;

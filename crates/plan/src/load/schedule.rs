@@ -79,6 +79,8 @@ enum Shape {
     Trace {
         /// Slots in the warm-up: the window from its beginning, as often as it fits.
         before: u64,
+        /// Slots in the window, at least 1.
+        of_window: u64,
         warmup_ns: u64,
         window_ns: u64,
         trace: Trace,
@@ -121,9 +123,11 @@ impl Schedule {
             Arrivals::Steps(steps) => profile(&steps_profile(steps, warmup_ns)),
             Arrivals::Trace(trace) => {
                 let window_ns = plan.window_ns.max(1);
-                let whole = warmup_ns / window_ns * trace.slots_before(window_ns);
+                let of_window = trace.slots_before(window_ns);
+                let whole = warmup_ns / window_ns * of_window;
                 Shape::Trace {
                     before: whole + trace.slots_before(warmup_ns % window_ns),
+                    of_window: of_window.max(1),
                     warmup_ns,
                     window_ns,
                     trace: trace.clone(),
@@ -185,16 +189,14 @@ impl Shape {
             Self::Profile(profile) => profile.instant(index),
             Self::Trace {
                 before,
+                of_window,
                 warmup_ns,
                 window_ns,
                 trace,
             } => {
                 let (start_ns, index) = match index.checked_sub(*before) {
                     Some(index) => (*warmup_ns, index),
-                    None => {
-                        let of_window = trace.slots_before(*window_ns).max(1);
-                        (index / of_window * *window_ns, index % of_window)
-                    }
+                    None => (index / *of_window * *window_ns, index % *of_window),
                 };
                 let at = trace.instants_ns().get(usize::try_from(index).ok()?)?;
                 Some(at.saturating_add(start_ns))

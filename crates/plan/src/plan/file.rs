@@ -15,9 +15,10 @@ use super::churn::ChurnFile;
 use super::kubernetes::KubernetesSettings;
 use super::margins::MarginsFile;
 use super::overload::OverloadFile;
-use super::pairing::{Pairing, SliceFile};
+use super::pairing::Pairing;
 use super::prices::PricesFile;
 use super::repeats::RepeatsFile;
+use super::slices::SliceFile;
 use super::vary::VaryFile;
 use crate::graph::{Generate, ServiceGraph, Store};
 use crate::limits::{

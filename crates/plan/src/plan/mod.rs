@@ -21,6 +21,7 @@ mod prices;
 mod repeats;
 mod resolve;
 mod resolved;
+mod slices;
 mod sweep;
 mod tcp;
 #[cfg(test)]
@@ -44,7 +45,7 @@ pub use kubernetes::{
 pub use load_kind::LoadKind;
 pub use margins::Margins;
 pub use overload::{CapacityOf, Overload, Phases};
-pub use pairing::{Pairing, SliceChoice, SliceTimes};
+pub use pairing::Pairing;
 pub use pod::{
     ContainerResources, NAMESPACES, PodResources, PodSettings, Quantity, TaintEffect, Toleration,
     TolerationOperator,
@@ -52,6 +53,7 @@ pub use pod::{
 pub use prices::Prices;
 pub use resolve::resolve;
 pub use resolved::{EnvironmentKind, Load, Plan, PrecisionTarget, StopRule, UNTIL_MIN, Workload};
+pub use slices::{SliceChoice, SliceTimes};
 pub use sweep::{Design, Factor, FactorKind, Level, Levels, Sweep, SweptMesh};
 pub use vary::extend;
 pub use workload::graph_of_file;

@@ -1,6 +1,5 @@
 //! The page of a comparison of two runs: what changed, a picture of it, and the table. It needs no script.
 
-use tare_records::summary::Estimate;
 use tare_records::summary::comparison::{Change, ComparedCell, Comparison, ThresholdResult};
 
 use super::document;
@@ -8,7 +7,7 @@ use super::html::Html;
 use super::lanes::{self, Lane, Lanes};
 use super::parts::caption;
 use crate::comparison_words::{changed, judgement, legend, not_compared, run_words};
-use crate::table::{Mark, Scale, html};
+use crate::table::{Mark, Scale, Value, html};
 use crate::tables;
 
 /// Returns the page of a comparison of two runs.
@@ -78,11 +77,11 @@ fn compared<'p>(page: &'p mut Html, cell: &ComparedCell) -> &'p mut Html {
 
 fn lane(change: &Change) -> Lane {
     let ratio = &change.ratio;
-    let estimate = Estimate {
+    let value = Value {
         value: ratio.value,
         low: ratio.low,
         high: ratio.high,
-        runs: Vec::new(),
+        ..Value::default()
     };
-    Lane::new(ratio.what.label(), &estimate, Mark::Outcome(ratio.outcome))
+    Lane::new(ratio.what.label(), value, Mark::Outcome(ratio.outcome))
 }

@@ -1,12 +1,12 @@
 //! The result of a gate, at the top of the page.
 
 use tare_analysis::gate::name;
-use tare_records::summary::{Estimate, GateQuestion, GateResult, Outcome, Summary};
+use tare_records::summary::{GateQuestion, GateResult, Outcome, Summary};
 
 use super::html::Html;
 use super::lanes::{self, Lane, Lanes};
 use super::parts::caption;
-use crate::table::{Mark, Scale, html};
+use crate::table::{Mark, Scale, Value, html};
 use crate::{gate_words, tables};
 
 /// Appends the result; nothing for a run without a gate.
@@ -36,13 +36,13 @@ fn picture(gate: &GateResult) -> Lanes {
     let lanes = gate.questions.iter().flat_map(|q| {
         let band = Some((1.0 / (1.0 + q.margin), 1.0 + q.margin));
         let lane = |name: &str, (value, low, high): (Option<f64>, _, _), mark| {
-            let estimate = Estimate {
+            let value = Value {
                 value: value?,
                 low,
                 high,
-                runs: Vec::new(),
+                ..Value::default()
             };
-            Some(Lane::new(name, &estimate, mark).on_band(band))
+            Some(Lane::new(name, value, mark).on_band(band))
         };
         let candidate = lane(
             name(q.what),

@@ -1,14 +1,12 @@
 //! A picture of estimates: a row for each, with its interval on a common axis. It needs no script, and fills the width of
 //! the page.
 
-use tare_records::summary::Estimate;
-
 use super::axis::Axis;
 use super::html::Html;
 use crate::table::{Mark, Scale, Value};
 
 /// Height of a row, in pixels.
-const HEIGHT: u32 = 22;
+pub(super) const HEIGHT: u32 = 22;
 
 /// One row.
 pub(super) struct Lane {
@@ -22,14 +20,14 @@ pub(super) struct Lane {
 
 impl Lane {
     /// A row with a dot.
-    pub(super) fn new(name: &str, estimate: &Estimate, mark: Mark) -> Self {
+    pub(super) fn new(name: &str, value: impl Into<Value>, mark: Mark) -> Self {
         Self {
             name: name.to_owned(),
             from: None,
             band: None,
             value: Value {
                 mark,
-                ..Value::from(estimate)
+                ..value.into()
             },
         }
     }
@@ -162,7 +160,7 @@ fn track(page: &mut Html, lanes: &Lanes, lane: &Lane, axis: &Axis) {
 }
 
 /// Opens a drawing as wide as its column. The row says the same in words, so it is hidden from readers of text.
-fn open(page: &mut Html) {
+pub(super) fn open(page: &mut Html) {
     page.raw(&format!(
         "<svg width=\"100%\" height=\"{HEIGHT}\" aria-hidden=\"true\" xmlns=\"http://www.w3.org/2000/svg\">"
     ));
@@ -182,13 +180,13 @@ mod tests {
     use tare_records::summary::Outcome;
 
     fn lane(name: &str, value: f64, half: f64, outcome: Outcome) -> Lane {
-        let estimate = Estimate {
+        let value = Value {
             value,
             low: Some(value - half),
             high: Some(value + half),
-            runs: Vec::new(),
+            ..Value::default()
         };
-        Lane::new(name, &estimate, Mark::Outcome(outcome))
+        Lane::new(name, value, Mark::Outcome(outcome))
     }
 
     fn drawn(lanes: Vec<Lane>) -> String {

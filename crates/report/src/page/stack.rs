@@ -1,10 +1,9 @@
 //! A picture of sums: a bar for each name, divided into its parts, all on one axis. It needs no script.
 
 use super::html::Html;
+use super::lanes::{self, HEIGHT};
 use crate::table::Scale;
 
-/// Height of a bar, in pixels.
-const HEIGHT: u32 = 26;
 /// Parts that have a colour of their own; the rest is one part.
 const PARTS_MAX: usize = 7;
 
@@ -68,15 +67,13 @@ pub(super) fn write(page: &mut Html, stack: &Stack) {
     for ((bar, sizes), sum) in stack.bars.iter().zip(&sizes).zip(&sums) {
         let number = |ns: f64| format!("{} {}", stack.scale.number(ns), stack.scale.unit());
         page.raw("<li>").tag("span", &bar.name);
-        page.raw(&format!(
-            "<svg width=\"100%\" height=\"{HEIGHT}\" aria-hidden=\"true\" xmlns=\"http://www.w3.org/2000/svg\">"
-        ));
+        lanes::open(page);
         let mut from = 0.0;
         for (i, size) in sizes.iter().enumerate() {
             let width = size / most * 100.0;
             page.raw(&format!(
-                "<rect x=\"{from:.2}%\" width=\"{width:.2}%\" y=\"3\" height=\"{}\" style=\"{};stroke:var(--paper)\"><title>",
-                HEIGHT - 6,
+                "<rect x=\"{from:.2}%\" width=\"{width:.2}%\" y=\"2\" height=\"{}\" style=\"{};stroke:var(--paper)\"><title>",
+                HEIGHT - 4,
                 fill(i)
             ))
             .text(&format!("{}: {}", names[i], number(*size)))

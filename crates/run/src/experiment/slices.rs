@@ -30,7 +30,7 @@ impl Schedule {
     /// The schedule of `count` trials with the load of `spec`.
     pub(super) fn new(plan: &Plan, spec: &TrialSpec, count: usize) -> Self {
         let times = plan.slice.times(&spec.load, count as u32);
-        let rounds = (spec.load.duration_ns / times.length_ns.max(1)).max(1);
+        let (warm_rounds, rounds) = times.rounds(&spec.load);
         let mut rng = Rng::stream(spec.seed, ORDER);
         let round = |_| {
             let mut order: Vec<usize> = (0..count).collect();
@@ -40,7 +40,7 @@ impl Schedule {
         Self {
             times,
             rounds: (0..rounds).map(round).collect(),
-            warm_rounds: spec.load.warmup_ns.div_ceil(times.length_ns.max(1)),
+            warm_rounds,
         }
     }
 

@@ -64,7 +64,7 @@ fn the_plan_path_finds_where_the_proxies_are() {
     parts_add_up(&array(path, "decompositions")[0]);
     assert!(printed.contains("interaction of both"), "{printed}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
-    // The path comes first on the page, but if there is no answer, the reason does.
+    // The path comes first on the page. Without an answer, the reason comes first instead.
     let (none, _) = why_and_answers(&printed);
     let path_is_first = page.find("id=\"path\"").unwrap() < page.find("id=\"answers\"").unwrap();
     assert_eq!(path_is_first, none.is_none(), "{none:?}");
