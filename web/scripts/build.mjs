@@ -1,5 +1,5 @@
 // Bundles the scripts and styles of the pages into the directory given: page.js, page.css, and
-// page.js.integrity for the content security policy; the same for history.
+// page.js.integrity for the content security policy; start.js, which runs page.js; the same for history.
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -15,7 +15,7 @@ if (!out) {
 
 await build({
   absWorkingDir: web,
-  entryPoints: { page: "src/main.ts", history: "src/history.ts" },
+  entryPoints: { page: "src/main.ts", start: "src/start.ts", history: "src/history.ts" },
   outdir: out,
   bundle: true,
   minify: true,
@@ -35,7 +35,7 @@ await build({
 });
 
 // A script must not contain the end of its own element.
-for (const name of ["page", "history"]) {
+for (const name of ["page", "start", "history"]) {
   const path = join(out, `${name}.js`);
   const script = (await readFile(path, "utf8"))
     .replaceAll("</script", "<\\/script")

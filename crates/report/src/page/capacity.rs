@@ -8,13 +8,13 @@ use tare_records::summary::{Cell, Summary};
 use tare_stats::wire::LatencySummary;
 
 use super::axis::Axis;
-use super::details::TrialSearch;
+use super::details::{Details, TrialSearch};
 use super::html::Html;
 use super::lanes::{self, Lane, Lanes};
+use super::overload;
 use super::parts::{caption, open_section, table};
 use super::plot::{self, Guide, Plot, Point, Series};
 use crate::table::{Mark, Scale};
-use crate::words::MeshOverload;
 use crate::{tables, words};
 
 /// Whether the page is of a plan whose loads have no rate.
@@ -24,9 +24,9 @@ pub(super) fn is_of(summary: &Summary) -> bool {
 }
 
 /// Appends a picture of the capacities, and one table for each load: the answer in figures.
-pub(super) fn tables(page: &mut Html, summary: &Summary, searches: &[TrialSearch]) {
-    capacities(page, summary, searches);
-    goodputs(page, summary);
+pub(super) fn tables(page: &mut Html, summary: &Summary, details: Option<&Details>) {
+    capacities(page, summary, details.map_or(&[], |d| &d.searches));
+    overload::pictures(page, summary, details.map_or(&[], |d| &d.series));
     let overloads = tables::overloads(summary);
     for overload in &overloads {
         table(page, overload);
@@ -156,49 +156,6 @@ fn latency(of: &LatencySummary, measure: Measure) -> Option<f64> {
         Measure::Max => Some(of.max as f64),
         Measure::Mean => Some(of.mean),
         Measure::Errors | Measure::Achieved => None,
-    }
-}
-
-/// What each mesh answered in time, over what was offered to it in an overload.
-fn goodputs(page: &mut Html, summary: &Summary) {
-    let kinds = words::overloads(summary);
-    let has_one_kind = kinds.len() == 1;
-    for (heading, all) in kinds {
-        let of_mesh = |mesh: &Mesh| {
-            let own = all.iter().filter(|(name, _)| *name == mesh.name);
-            let point = |(_, overload): &MeshOverload<'_>| {
-                let goodput = overload.goodput_rps.as_ref()?;
-                Some(Point {
-                    x: overload.rate_rps,
-                    y: goodput.value,
-                    // No more is answered than was offered.
-                    interval: goodput
-                        .low
-                        .zip(goodput.high)
-                        .map(|(low, high)| (low.max(0.0), high.min(overload.rate_rps))),
-                    is_open: false,
-                })
-            };
-            Series {
-                name: words::mesh_label(summary, &mesh.name).to_owned(),
-                colour: words::colour_of(summary, &mesh.name),
-                is_joined: true,
-                points: own.filter_map(point).collect(),
-            }
-        };
-        let axis = || Axis::from_zero(all.iter().map(|(_, o)| o.rate_rps));
-        let picture = Plot {
-            x: ("offered, requests per second", axis(), Scale::Rps),
-            y: ("answered in time, requests per second", axis(), Scale::Rps),
-            guide: Some(Guide::Diagonal("all answered")),
-            series: summary.setup.meshes.iter().map(of_mesh).collect(),
-        };
-        let title = match has_one_kind {
-            true => "Answered of what was offered".to_owned(),
-            false => format!("Answered of what was offered. {heading}"),
-        };
-        page.tag("h3", &title).raw("\n");
-        plot::write(page, &picture);
     }
 }
 

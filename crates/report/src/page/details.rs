@@ -36,6 +36,9 @@ pub struct Details {
     /// The searches for capacities, for a drawing; not in the page's data.
     #[serde(skip)]
     pub(super) searches: Vec<TrialSearch>,
+    /// End of the last window, of the wall clock; 0 without a trial that has one. Not in the page's data.
+    #[serde(skip)]
+    pub(super) ended_unix_ns: u64,
 }
 
 /// The search of a trial for the capacity.
@@ -73,7 +76,10 @@ pub(super) fn read(run: &LoadedRun) -> Details {
             others: machine.other_cores + machine.stolen_cores,
         })
     });
+    let loads = run.trials.iter().filter_map(|t| t.result.load.as_ref());
+    let ended = loads.map(|l| l.window_start_unix_ns.saturating_add(l.window_ns));
     Details {
+        ended_unix_ns: ended.max().unwrap_or(0),
         beside: beside.collect(),
         series,
         plan,

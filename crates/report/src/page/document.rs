@@ -11,10 +11,14 @@ use super::{about, header, path, profiles, published, sections, trials};
 use crate::findings;
 use crate::store::{LoadedRun, StoreError, load_run};
 
+/// The script of the page, embedded compressed: a third of its size.
 const SCRIPT: &str = include_str!("../../../../web/dist/page.js");
+/// The script that runs it.
+const START: &str = include_str!("../../../../web/dist/start.js");
 const STYLE: &str = include_str!("../../../../web/dist/page.css");
-/// `sha256-...` of the script, for the content security policy.
+/// `sha256-...` of both scripts, for the content security policy.
 const SCRIPT_HASH: &str = include_str!("../../../../web/dist/page.js.integrity");
+const START_HASH: &str = include_str!("../../../../web/dist/start.js.integrity");
 
 /// Returns the page of a summary alone, without charts over time.
 #[must_use]
@@ -44,11 +48,12 @@ pub fn render_live(dir: &Path) -> Result<String, StoreError> {
 fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String {
     let mut page = Html::default();
     let connect = if live { "connect-src 'self'; " } else { "" };
-    let scripts = format!("{connect}script-src '{}'", SCRIPT_HASH.trim());
+    let (script, start) = (SCRIPT_HASH.trim(), START_HASH.trim());
+    let scripts = format!("{connect}script-src '{script}' '{start}'");
     let title = format!("{}: cost of a service mesh", summary.plan);
     head(&mut page, &title, &scripts, "");
     page.raw("<body>\n");
-    header::header(&mut page, summary);
+    header::header(&mut page, summary, details);
     page.raw("<main>\n");
     if live {
         header::live(&mut page);
@@ -64,8 +69,7 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     if asks_where {
         path::section(&mut page, summary);
     }
-    let searches = details.map_or(&[][..], |d| &d.searches);
-    header::answers(&mut page, summary, none.as_deref(), searches);
+    header::answers(&mut page, summary, none.as_deref(), details);
     sections::write(&mut page, summary, details.is_some());
     if !asks_where {
         path::section(&mut page, summary);
@@ -81,8 +85,9 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     if let Some(details) = details {
         page.data("details", details);
     }
-    page.raw("<script>")
-        .raw(SCRIPT)
+    page.packed("script", SCRIPT.as_bytes())
+        .raw("<script>")
+        .raw(START)
         .raw("</script>\n</body>\n</html>\n");
     page.0
 }

@@ -1,16 +1,19 @@
 //! The first screen: what was compared, the answers, one chart.
 
+use tare_analysis::formats::rfc3339;
+use tare_plan::EnvironmentKind;
+use tare_plan::limits::SECOND_NS;
 use tare_records::summary::{Summary, TrialStatus};
 use tare_records::verdict::Grade;
 
-use super::details::TrialSearch;
+use super::details::Details;
 use super::html::Html;
 use super::parts::{badge, caption, mesh_label, open_section};
 use super::{capacity, churn, gate, price_list, sections, sweep};
 use crate::prices::{self, Shortened};
 use crate::{gate_words, words};
 
-pub(super) fn header(page: &mut Html, summary: &Summary) {
+pub(super) fn header(page: &mut Html, summary: &Summary, details: Option<&Details>) {
     page.raw("<header>\n<p class=\"brand\"><b>tare</b> ")
         .text(&summary.run)
         .raw("</p>\n");
@@ -19,6 +22,8 @@ pub(super) fn header(page: &mut Html, summary: &Summary) {
         page.tag("p class=\"lead\"", &summary.setup.description)
             .raw("\n");
     }
+    page.tag("p class=\"brand\"", &facts(summary, details))
+        .raw("\n");
     page.raw("<p class=\"verdict\">");
     badge(page, summary.grade);
     page.text(&format!(" {}", verdict(summary))).raw("</p>\n");
@@ -26,6 +31,30 @@ pub(super) fn header(page: &mut Html, summary: &Summary) {
         page.tag("p class=\"failed\"", &sentence).raw("\n");
     }
     page.raw("</header>\n");
+}
+
+/// When it ran and for how long, the application, and the machine.
+fn facts(summary: &Summary, details: Option<&Details>) -> String {
+    let (setup, machine) = (&summary.setup, &summary.fingerprint);
+    let started = rfc3339(summary.started_unix_ns);
+    let (date, time) = (&started[..10], &started[11..16]);
+    let mut parts = vec![format!("{date} {time} UTC")];
+    let ended = details.map_or(0, |d| d.ended_unix_ns);
+    if let Some(ns) = ended.checked_sub(summary.started_unix_ns) {
+        parts.push(match (ns as f64 / SECOND_NS as f64 / 60.0).round() as u64 {
+            0 => "less than a minute".to_owned(),
+            minutes => format!("{minutes} min"),
+        });
+    }
+    parts.push(match setup.instances {
+        1 => setup.workload.clone(),
+        n => format!("{n} x {}", setup.workload),
+    });
+    parts.push(match setup.environment {
+        EnvironmentKind::Kubernetes => "on Kubernetes".to_owned(),
+        _ => format!("{}, {} cores", machine.cpu_model, machine.cores),
+    });
+    parts.join(" · ")
 }
 
 /// The place where the script shows the current trial.
@@ -44,7 +73,7 @@ pub(super) fn answers(
     page: &mut Html,
     summary: &Summary,
     reason: Option<&str>,
-    searches: &[TrialSearch],
+    details: Option<&Details>,
 ) {
     page.raw(
         "<section aria-labelledby=\"answers\">\n<h2 id=\"answers\" class=\"quiet\">Answers</h2>\n",
@@ -53,7 +82,7 @@ pub(super) fn answers(
         page.tag("p class=\"no-answer\"", words).raw("\n");
         page.raw("<details class=\"figures\"><summary>What was measured</summary>\n");
     }
-    shown(page, summary, searches);
+    shown(page, summary, details);
     if reason.is_some() {
         page.raw("</details>\n");
     }
@@ -61,11 +90,11 @@ pub(super) fn answers(
     page.raw("</section>\n");
 }
 
-fn shown(page: &mut Html, summary: &Summary, searches: &[TrialSearch]) {
+fn shown(page: &mut Html, summary: &Summary, details: Option<&Details>) {
     gate::first_screen(page, summary);
     if capacity::is_of(summary) {
         sentences(page, summary);
-        return capacity::tables(page, summary, searches);
+        return capacity::tables(page, summary, details);
     }
     churn::first_screen(page, summary);
     sweep::first_screen(page, summary);

@@ -37,19 +37,25 @@ impl Html {
             .raw(">")
     }
 
-    /// Appends data that the script finds by its `id`: JSON, compressed (zlib), in base64, which
-    /// cannot contain the end of the element.
+    /// Appends data that the script finds by its `id`, as JSON.
     pub(crate) fn data(&mut self, id: &str, document: &impl Serialize) -> &mut Self {
+        // Without data the page has its tables.
+        self.packed(id, &serde_json::to_vec(document).unwrap_or_default())
+    }
+
+    /// Appends bytes that a script finds by their `id`: compressed (zlib), in base64, which cannot contain the end of the
+    /// element.
+    pub(crate) fn packed(&mut self, id: &str, bytes: &[u8]) -> &mut Self {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-        let bytes = serde_json::to_vec(document)
-            .ok()
-            .and_then(|json| encoder.write_all(&json).ok())
-            .and_then(|()| encoder.finish().ok());
+        let packed = encoder
+            .write_all(bytes)
+            .and_then(|()| encoder.finish())
+            // Writing to memory does not fail.
+            .unwrap_or_default();
         self.raw("<script type=\"application/octet-stream\" id=\"")
             .raw(id)
             .raw("\">")
-            // Writing to memory does not fail. Without data the page has its tables.
-            .raw(&STANDARD.encode(bytes.unwrap_or_default()))
+            .raw(&STANDARD.encode(packed))
             .raw("</script>\n")
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod html;
 mod instrument;
 mod lanes;
 mod noise;
+mod overload;
 mod parts;
 mod path;
 mod path_drawing;

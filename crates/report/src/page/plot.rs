@@ -31,12 +31,14 @@ pub(super) struct Point {
     pub(super) is_open: bool,
 }
 
-/// A straight line behind the points, with its label.
+/// A straight line or a band behind the points, with its label.
 pub(super) enum Guide<'a> {
     /// Both coordinates are the same.
     Diagonal(&'a str),
     /// At this height.
     Level(f64, &'a str),
+    /// From one place on the horizontal axis to another.
+    Span(f64, f64, &'a str),
 }
 
 /// Points on two axes.
@@ -172,6 +174,14 @@ fn guide(page: &mut Html, plot: &Plot<'_>) {
             let y = height(y, level);
             line(page, (0.0, y), (100.0, y), style);
             ((100.0, y), words)
+        }
+        Some(Guide::Span(from, to, words)) => {
+            let [from, to] = [x.place(from), x.place(to)];
+            page.raw(&format!(
+                "<rect x=\"{from:.1}%\" y=\"0\" width=\"{:.1}%\" height=\"{HEIGHT}\" style=\"fill:var(--grid);fill-opacity:0.6\"/>",
+                to - from
+            ));
+            ((to, 0.0), words)
         }
     };
     // Below a line at the upper edge.
