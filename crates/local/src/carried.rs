@@ -1,5 +1,7 @@
 //! Proofs by the counters of the sidecars: of the calls to TCP services, and of the load.
 
+use std::path::PathBuf;
+
 use futures_util::future::join_all;
 use tare_plan::graph::STORE_ECHO;
 use tare_records::trial::Proof;
@@ -8,19 +10,37 @@ use super::LocalDeployment;
 use super::deploy::has_sidecars;
 use super::echo::{self, ECHO_PATH, Edge};
 use super::prove::{Check, all_pass, wrong_arrival};
+use super::proxy;
 use super::topology::{Pod, Sides, Topology};
 use crate::envoy::admin;
 use crate::envoy::admin::{Carried, Traffic};
 use crate::envoy::config::{INBOUND, OUTBOUND};
 use crate::envoy::tcp;
 use tare_run::environment::proof;
+use tare_run::http::ProbeError;
 use tare_run::instances;
 
 /// Returns what each sidecar has carried, in the order of `admins`; nothing of those that do not respond.
 pub(super) async fn read(deployment: &LocalDeployment) -> Vec<Carried> {
-    let reads = deployment.admins.iter().map(|(_, s)| admin::carried(s));
+    let reads = deployment.admins.iter().map(|a| of_sidecar(deployment, a));
     let all = join_all(reads).await.into_iter();
     all.map(Result::unwrap_or_default).collect()
+}
+
+/// What a sidecar has carried, by its own counters.
+async fn of_sidecar(
+    deployment: &LocalDeployment,
+    (pod, socket): &(usize, PathBuf),
+) -> Result<Carried, ProbeError> {
+    let proxy = deployment.mesh.proxy.as_ref();
+    match proxy.and_then(|p| p.counters.as_ref()) {
+        None => admin::carried(socket).await,
+        Some(counters) => {
+            let pod = &deployment.topology.pods[*pod];
+            let has_inbound = pod.has_inbound(Sides::of(&deployment.mesh));
+            proxy::carried(counters, socket, has_inbound).await
+        }
+    }
 }
 
 /// What each pod's sidecar has carried since `before`, by the index of the pod, and whether each sidecar
@@ -30,7 +50,7 @@ pub(super) async fn grown(
     before: &[Carried],
 ) -> (Vec<Carried>, Proof) {
     let mut grown = vec![Carried::default(); deployment.topology.pods.len()];
-    let reads = deployment.admins.iter().map(|(_, s)| admin::carried(s));
+    let reads = deployment.admins.iter().map(|a| of_sidecar(deployment, a));
     let now = join_all(reads).await;
     let mut alive = Vec::new();
     for (place, ((i, _), now)) in deployment.admins.iter().zip(now).enumerate() {
@@ -125,7 +145,15 @@ pub(super) async fn load(deployment: &LocalDeployment, load_sent: u64) -> Vec<Pr
     };
     let http = hops("", left.requests, reached.requests);
     let bytes = hops("bytes of TCP ", left.bytes, reached.bytes);
+    let counters = deployment
+        .mesh
+        .proxy
+        .as_ref()
+        .and_then(|p| p.counters.as_ref());
     let hops = match (left.requests + reached.requests, left.bytes + reached.bytes) {
+        (all, _) if counters.is_some_and(|c| c.all.is_some()) => {
+            format!("{all} requests passed a sidecar, as counted on both sides together")
+        }
         (_, 0) => http,
         (0, _) => bytes,
         _ => format!("{http}, and {bytes}"),

@@ -71,6 +71,12 @@ pub struct LocalDeployment {
 const EXPLAINED_MAX: usize = 3;
 
 impl LocalDeployment {
+    /// Whether the sidecars are of a kind that counts nothing: they are proven by what happens while they are stopped.
+    pub(super) fn is_proven_by_stopping(&self) -> bool {
+        let proxy = self.mesh.proxy.as_ref();
+        proxy.is_some_and(|p| p.counters.is_none())
+    }
+
     /// What the logs of proxies and programs of the user contain about a failure, for messages; without those of `but`,
     /// whose log the message has.
     pub(super) fn explanations(&self, but: &str) -> String {
@@ -94,7 +100,7 @@ impl LocalDeployment {
     /// Saves the effective configuration of the generator's sidecar, if it has one, as on a cluster. The
     /// bootstrap configuration of every sidecar is saved in any case.
     pub(super) async fn save_sidecar_config(&mut self) {
-        let Some((0, socket)) = self.admins.first() else {
+        let Some((0, socket)) = self.admins.first().filter(|_| self.mesh.proxy.is_none()) else {
             return;
         };
         for (name, path) in admin::DOCUMENTS {

@@ -66,10 +66,19 @@ pub(super) async fn all(topology: &Topology, sides: Sides, threads: u32) -> Vec<
     join_all(asks).await.into_iter().flatten().collect()
 }
 
-/// The paths whose last call arrives at this pod; see [`all`].
-pub(super) fn paths_to(topology: &Topology, sides: Sides, pod: usize) -> Vec<Vec<usize>> {
+/// The paths whose last call passes the sidecar of this pod: it arrives there, or leaves there if `sides` have a proxy of the
+/// caller; see [`all`].
+pub(super) fn paths_through(topology: &Topology, sides: Sides, pod: usize) -> Vec<Vec<usize>> {
+    let pods = &topology.pods;
+    let passes = |path: &Vec<usize>| match path[..] {
+        [.., from, to] => {
+            let arrives = to == pod && sides.inbound(&pods[from]);
+            arrives || (from == pod && sides.outbound())
+        }
+        _ => false,
+    };
     let paths = Echoes::new(topology, sides, 1).paths().into_iter();
-    paths.filter(|path| path.last() == Some(&pod)).collect()
+    paths.filter(passes).collect()
 }
 
 /// Makes the calls of a path, and returns the last one.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
 };
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -29,6 +29,14 @@ const TRUST_DOMAIN: &str = "tare.local";
 /// Returns the SPIFFE identity of a service of an instance.
 pub(super) fn spiffe_id(namespace: &str, account: &str) -> String {
     format!("spiffe://{TRUST_DOMAIN}/ns/{namespace}/sa/{account}")
+}
+
+/// The name of a service in its certificate, for proxies that compare names of hosts: `web.shop-0` of the identity of `web` in
+/// `shop-0`. It is also the authority of calls to it.
+pub(super) fn name_of(identity: &str) -> Option<String> {
+    let rest = identity.strip_prefix("spiffe://")?.split_once("/ns/")?.1;
+    let (namespace, account) = rest.split_once("/sa/")?;
+    Some(format!("{account}.{namespace}"))
 }
 
 fn failed(problem: impl std::fmt::Display) -> EnvironmentError {
@@ -73,6 +81,12 @@ impl Authority {
     pub(super) fn issue(&self, identity: &str) -> Result<Leaf, EnvironmentError> {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(created(identity.try_into())?)];
+        params.distinguished_name = DistinguishedName::new();
+        if let Some(name) = name_of(identity) {
+            let dns = SanType::DnsName(created(name.as_str().try_into())?);
+            params.subject_alt_names.push(dns);
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,

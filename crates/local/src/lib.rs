@@ -18,6 +18,7 @@ pub mod envoy;
 #[path = "../../run/tests/support/executable.rs"]
 mod executable;
 mod feature;
+mod helper;
 mod identity;
 mod keeper;
 mod log;
@@ -25,6 +26,7 @@ mod namespace;
 mod network;
 mod program;
 mod prove;
+mod proxy;
 mod sockets;
 mod stopped;
 mod topology;
@@ -38,7 +40,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_plan::Plan;
-use tare_plan::mesh::EnvoyProgram;
+use tare_plan::mesh::{EnvoyProgram, Mesh};
 use tare_plan::trial::TrialSpec;
 use tare_records::calls::{CallWindow, ServiceCalls};
 use tare_records::layout::{Fingerprint, IdleCores};
@@ -91,6 +93,8 @@ pub struct Local {
     authority: Authority,
     /// The Envoys of the plan's meshes, by what the meshes name.
     envoys: BTreeMap<Option<EnvoyProgram>, Envoy>,
+    /// Programs of packages, by name.
+    proxies: BTreeMap<String, proxy::Found>,
     datastores: Datastores,
     trials: u32,
     /// What was removed that runs have left which were killed, for messages.
@@ -136,6 +140,7 @@ impl Local {
             authority: Authority::new()?,
             hub: None,
             envoys: BTreeMap::new(),
+            proxies: BTreeMap::new(),
             datastores: Datastores::default(),
             trials: 0,
             settings,
@@ -180,6 +185,11 @@ impl Local {
         let remedy = format!("stop that program; `ss -ltnp 'sport = :{port}'` shows it");
         Err(EnvironmentError::missing(what, remedy))
     }
+}
+
+/// Whether tare only starts the proxies, and does not configure them.
+fn is_started_only(mesh: &Mesh) -> bool {
+    mesh.proxy.as_ref().is_some_and(|p| !p.is_configured())
 }
 
 /// Removes the directories that runs have left which were killed, and kills the processes of the programs that they have
@@ -227,15 +237,23 @@ impl Environment for Local {
             self.ports_are_free(sidecars, tcp_ports).await?;
         }
         for mesh in &plan.meshes {
-            let Some(exec) = &mesh.exec else { continue };
-            let digest = tare_run::digest::of_file(Path::new(exec.program())).map_err(|e| {
-                let what = format!("{}: {e}", exec.program());
+            let Some(proxy) = &mesh.proxy else { continue };
+            if let Some(package) = &proxy.package {
+                let (settings, tare) = (&self.settings.envoy, &*self.settings.tare);
+                let found = proxy::find(settings, tare, proxy, package, say).await?;
+                let described = found.described.clone();
+                fingerprint.programs.insert(mesh.name.clone(), described);
+                self.proxies.insert(proxy.program().to_owned(), found);
+                continue;
+            }
+            let digest = tare_run::digest::of_file(Path::new(proxy.program())).map_err(|e| {
+                let what = format!("{}: {e}", proxy.program());
                 EnvironmentError::missing(
                     what,
                     "`command` of a mesh begins with the path of a program",
                 )
             })?;
-            let program = format!("{} sha256:{digest}", exec.program());
+            let program = format!("{} sha256:{digest}", proxy.program());
             fingerprint.programs.insert(mesh.name.clone(), program);
         }
         if plan.meshes.iter().any(deploy::has_envoys) {
@@ -306,7 +324,7 @@ impl Environment for Local {
         phase: Phase,
     ) -> Result<Vec<Proof>, EnvironmentError> {
         match phase {
-            _ if deployment.mesh.exec.is_some() => {
+            _ if is_started_only(&deployment.mesh) => {
                 let proofs = stopped::prove(deployment).await;
                 Ok(deployment.explained(proofs))
             }

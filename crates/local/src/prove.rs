@@ -17,6 +17,7 @@ use super::command;
 use super::datastore;
 use super::echo::{self, ECHO_PATH, Edge, Received};
 use super::identity::{self, Authority, Leaf, spiffe_id};
+use super::stopped;
 use super::topology::{Pod, PodService, Sides, Topology};
 use crate::envoy::admin;
 use crate::envoy::config;
@@ -54,12 +55,17 @@ pub(super) async fn before(
     // A TCP proxy adds no header to a request.
     let to_tcp = |edge: &Edge| topology.pods[edge.to].is_tcp();
     let (tcp, received): (Vec<_>, Vec<_>) = received.into_iter().partition(to_tcp);
-    let mut proofs = vec![sidecars_ready(deployment, version).await];
-    proofs.extend(own);
-    if !received.is_empty() {
+    let mut proofs = own;
+    if deployment.mesh.proxy.is_none() {
+        proofs.insert(0, sidecars_ready(deployment, version).await);
+    }
+    let by_stopping = deployment.is_proven_by_stopping();
+    if by_stopping {
+        proofs.extend(stopped::prove(deployment).await);
+    } else if !received.is_empty() {
         proofs.push(through_sidecars(topology, placement, &received));
     }
-    if !tcp.is_empty() {
+    if !tcp.is_empty() && !by_stopping {
         proofs.push(carried::tcp_calls(deployment, &tcp, &before).await);
     }
     if !placement.is_both() || topology.pods.iter().any(Pod::is_outside) {
@@ -68,7 +74,7 @@ pub(super) async fn before(
     match deployment.mesh.settings.mtls {
         Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, sides, &received).await),
         Mtls::Strict => {
-            if !received.is_empty() {
+            if !received.is_empty() && !by_stopping {
                 proofs.push(identities(topology, &received));
             }
             proofs.extend(strict(deployment, authority).await?);
@@ -88,6 +94,9 @@ pub(super) async fn before(
 
 /// Proves that the sidecars carried the load, and that the features are on or off.
 pub(super) async fn after(deployment: &LocalDeployment, load_sent: u64) -> Vec<Proof> {
+    if deployment.is_proven_by_stopping() {
+        return stopped::prove(deployment).await;
+    }
     let mut proofs = carried::load(deployment, load_sent).await;
     if !proofs.is_empty() {
         proofs.extend(deployment.features.after(&deployment.admins).await);
@@ -213,8 +222,12 @@ fn identities(topology: &Topology, edges: &[Edge]) -> Proof {
     let claim = "every call carries the identity of the caller's certificate";
     judge_edges(topology, edges, claim, |from, _, received| {
         let found = received.header(CLIENT_CERTIFICATE_HEADER).unwrap_or("none");
-        let expected = format!("URI={}", from.identity);
-        let proven = found.split([',', ';']).any(|part| part == expected);
+        let uri = format!("URI={}", from.identity);
+        let name = identity::name_of(&from.identity).unwrap_or_default();
+        let subject = format!("Subject=\"CN={name}\"");
+        let proven = found
+            .split([',', ';'])
+            .any(|part| part == uri || part == subject);
         (!proven).then(|| format!("identity {found}"))
     })
 }

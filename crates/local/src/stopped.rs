@@ -77,7 +77,8 @@ impl Drop for Stopped {
     }
 }
 
-/// Proves for each pod that the calls to it pass its sidecar. Each pod takes [`WAIT`].
+/// Proves for each pod that the calls to it, and those of it on the side of the caller, pass its sidecar. Each pod takes
+/// [`WAIT`].
 pub(super) async fn prove(deployment: &LocalDeployment) -> Vec<Proof> {
     let mut checks = Vec::new();
     for (i, pod) in deployment.topology.pods.iter().enumerate() {
@@ -88,16 +89,16 @@ pub(super) async fn prove(deployment: &LocalDeployment) -> Vec<Proof> {
             checks.push((name, check));
         }
     }
-    let claim = "no call gets a response while the sidecar of the called service is stopped, and the same \
-                 calls get one after that";
+    let claim = "no call gets a response while a sidecar on its way is stopped, and the same calls get one \
+                 after that";
     vec![all_pass(claim, checks)]
 }
 
-/// Checks that no call to this pod gets a response while its sidecar is stopped.
+/// Checks that no call through the sidecar of this pod gets a response while its sidecar is stopped.
 async fn calls_pass(deployment: &LocalDeployment, pod: usize, sidecar: &Process) -> Check {
     let topology = &deployment.topology;
     let sides = Sides::of(&deployment.mesh);
-    let paths = echo::paths_to(topology, sides, pod).into_iter();
+    let paths = echo::paths_through(topology, sides, pod).into_iter();
     let calls = paths.map(|path| Box::pin(echo::last_edges(topology, sides, path)));
     let mut calls: Vec<_> = calls.collect();
     if calls.is_empty() {

@@ -88,7 +88,7 @@ async fn a_plan_that_cannot_be_deployed_is_rejected_before_the_first_trial() {
         title: String::new(),
         data_plane: DataPlaneKind::EnvoySidecar,
         settings: MeshSettings::default(),
-        exec: None,
+        proxy: None,
         kubernetes: None,
         feature: None,
     });

@@ -48,6 +48,8 @@ pub(super) struct Pod {
     pub calls: Vec<usize>,
     /// Pods that call it, by index.
     pub callers: Vec<usize>,
+    /// Whether its sidecar listens on a port of its own for each called service.
+    pub has_port_per_service: bool,
 }
 
 /// A service in a pod.
@@ -99,12 +101,18 @@ impl PodService {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sides(pub(super) Option<Placement>);
 
+/// Whether tare configures the proxies that the mesh file describes.
+pub(super) fn is_configured(mesh: &Mesh) -> bool {
+    mesh.proxy.as_ref().is_some_and(|p| p.is_configured())
+}
+
 impl Sides {
     /// Those of a mesh.
     pub(super) fn of(mesh: &Mesh) -> Self {
         Self(match mesh.data_plane {
             DataPlaneKind::EnvoySidecar => Some(mesh.settings.placement),
-            DataPlaneKind::Exec => Some(Placement::Server),
+            DataPlaneKind::Proxy if is_configured(mesh) => Some(mesh.settings.placement),
+            DataPlaneKind::Proxy => Some(Placement::Server),
             _ => None,
         })
     }
@@ -198,7 +206,7 @@ impl Pod {
     /// Outbound address of its sidecar for the calls of a service, the one at this place among those that it
     /// calls.
     fn outbound_to(&self, place: usize, service: &PodService) -> SocketAddrV4 {
-        match service.is_tcp() || self.is_own() {
+        match service.is_tcp() || self.is_own() || self.has_port_per_service {
             true => SocketAddrV4::new(self.ip, TCP_OUTBOUND_PORT + place as u16),
             false => self.outbound(),
         }
@@ -240,6 +248,7 @@ impl Topology {
                 service,
                 calls: Vec::new(),
                 callers: Vec::new(),
+                has_port_per_service: false,
             });
         };
         add(GENERATOR.to_owned(), spiffe_id("tare", GENERATOR), None);
@@ -273,8 +282,16 @@ impl Topology {
         topology.pods.iter().all(has_ports).then_some(topology)
     }
 
-    /// The same, with the calls to services outside the mesh as the mesh has them.
-    pub(super) fn with_external(mut self, external: External) -> Self {
+    /// The same, with the ports of the sidecars of a mesh, and the calls to services outside it as it has them.
+    pub(super) fn of_mesh(mut self, mesh: &Mesh) -> Self {
+        let has_port_per_service = is_configured(mesh);
+        for pod in &mut self.pods {
+            pod.has_port_per_service = has_port_per_service;
+        }
+        self.with_external(mesh.settings.external)
+    }
+
+    fn with_external(mut self, external: External) -> Self {
         for service in self.pods.iter_mut().filter_map(|p| p.service.as_mut()) {
             service.is_direct = service.is_outside && external == External::Direct;
             service.is_outside &= external != External::Meshed;

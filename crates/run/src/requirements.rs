@@ -107,8 +107,9 @@ pub fn missing(plan: &Plan, places: &Places) -> Vec<String> {
 
 fn of_mesh(mesh: &Mesh, places: &Places) -> Option<String> {
     let of = format!("the program of the mesh `{}`", mesh.name);
-    match (&mesh.exec, &mesh.settings.envoy) {
-        (Some(exec), _) => places.program(&of, exec.program(), None),
+    match (&mesh.proxy, &mesh.settings.envoy) {
+        (Some(proxy), _) if proxy.package.is_some() => None,
+        (Some(proxy), _) => places.program(&of, proxy.program(), None),
         (None, Some(EnvoyProgram::Path(path))) => places.program(&of, path, None),
         (None, _) => None,
     }

@@ -26,7 +26,7 @@ fn mesh(name: &str, data_plane: DataPlaneKind) -> Mesh {
         title: name.into(),
         data_plane,
         settings: MeshSettings::default(),
-        exec: None,
+        proxy: None,
         kubernetes: None,
         feature: None,
     }

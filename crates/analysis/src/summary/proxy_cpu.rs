@@ -55,7 +55,7 @@ pub(super) fn lines(plan: &Plan, trials: &[Trial<'_>], mesh: &str) -> BTreeMap<u
 /// the mesh, and for other kinds of proxies, where the passes depend on the nodes of caller and called service.
 pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
     let sidecars_only = match mesh.data_plane {
-        DataPlaneKind::EnvoySidecar | DataPlaneKind::Exec => true,
+        DataPlaneKind::EnvoySidecar | DataPlaneKind::Proxy => true,
         DataPlaneKind::Sidecar | DataPlaneKind::Installed => {
             let parts = &mesh.kubernetes.as_ref()?.parts;
             let others = parts.waypoints.is_some() || parts.gateways.is_some();
@@ -69,7 +69,7 @@ pub(super) fn hops(plan: &Plan, mesh: &Mesh) -> Option<f64> {
     }
     let received = workload.graph.requests_per_request(&workload.mix)?;
     let hops = match mesh.settings.placement {
-        _ if mesh.data_plane == DataPlaneKind::Exec => received,
+        _ if mesh.proxy.as_ref().is_some_and(|p| !p.is_configured()) => received,
         Placement::Both => 2.0 * received - 1.0,
         Placement::Client => received - 1.0,
         Placement::Server => received,

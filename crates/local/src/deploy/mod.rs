@@ -1,7 +1,7 @@
 //! Starts the pods of a trial.
 
-mod part;
-mod parts;
+pub(super) mod part;
+pub(super) mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,11 +20,12 @@ use super::datastore;
 use super::feature::FeatureChecks;
 use super::log;
 use super::program;
+use super::proxy;
 use super::topology::{self, Sides, Topology};
 use super::{Local, LocalDeployment};
 use crate::network::{Network, SOCKET_PATH_BYTES_MAX};
 use part::start_parts;
-use parts::{access_log, applications, exec_sidecars, feature_services, sidecars};
+use parts::{access_log, applications, feature_services, sidecars};
 use tare_run::environment::EnvironmentError;
 use tare_run::instances;
 
@@ -39,8 +40,7 @@ pub(super) async fn deploy(
 ) -> Result<LocalDeployment, EnvironmentError> {
     let workload = plan.workload_of(&trial.load);
     let (at, network) = local.free_network()?;
-    let external = trial.mesh.settings.external;
-    let topology = topology(&network, workload)?.with_external(external);
+    let topology = topology(&network, workload)?.of_mesh(&trial.mesh);
     let targets = topology.targets(Sides::of(&trial.mesh));
     for folder in [layout::LOGS, layout::CONFIG] {
         fs::create_dir_all(dir.join(folder))
@@ -88,7 +88,7 @@ pub(super) async fn deploy(
         true => Some(program::of_sidecars(local, &trial.mesh, at)?),
         false => None,
     };
-    let programs = (&*tare, envoy.as_deref());
+    let programs = (&*tare, envoy.as_deref(), at);
     if let Err(error) = start(local, &mut deployment, plan, trial, dir, programs).await {
         // The first error is the one to report.
         let error = explained(&deployment, error);
@@ -102,7 +102,8 @@ pub(super) async fn deploy(
 fn access_logs(topology: &Topology, mesh: &Mesh, logs: &Path) -> Vec<PathBuf> {
     let sides = Sides::of(mesh);
     let pods = topology.pods.iter();
-    let pods = pods.filter(|pod| has_envoys(mesh) && pod.has_sidecar(sides));
+    let has_logs = has_envoys(mesh) || topology::is_configured(mesh);
+    let pods = pods.filter(|pod| has_logs && pod.has_sidecar(sides));
     pods.map(|pod| access_log(logs, pod)).collect()
 }
 
@@ -127,7 +128,7 @@ async fn start(
     plan: &Plan,
     trial: &TrialSpec,
     dir: &Path,
-    (tare, envoy): (&Path, Option<&Path>),
+    (tare, envoy, at): (&Path, Option<&Path>, usize),
 ) -> Result<(), EnvironmentError> {
     for pod in deployment
         .topology
@@ -142,15 +143,15 @@ async fn start(
     }
     let services = feature_services(deployment, dir);
     start_parts(tare, deployment, services, None).await?;
+    let at_once = STARTS_PER_CORE * tare_run::proc::read::cores_allowed() as usize;
     // Sidecars start first, so that each application finds the services that it calls.
     if let Some(envoy) = envoy {
         let sidecars = sidecars(local, deployment, dir, envoy)?;
-        let at_once = STARTS_PER_CORE * tare_run::proc::read::cores_allowed() as usize;
         start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
-    if let Some(exec) = &deployment.mesh.exec {
-        let sidecars = exec_sidecars(deployment, exec, dir)?;
-        start_parts(tare, deployment, sidecars, None).await?;
+    if let Some(proxy) = deployment.mesh.proxy.clone() {
+        let sidecars = proxy::sidecars(local, deployment, &proxy, dir, at)?;
+        start_parts(tare, deployment, sidecars, Some(at_once)).await?;
     }
     // All at the same time, because a service is ready only when those that it calls are.
     let applications = applications(local, deployment, plan, trial, dir).await?;
@@ -163,7 +164,10 @@ pub(super) fn check(local: &Local, plan: &Plan) -> Result<BTreeSet<u16>, Environ
     let mut pods = 0;
     let mut ports = BTreeSet::new();
     for workload in plan.workloads() {
-        let topology = topology(&local.networks[0], workload)?;
+        let mut topology = topology(&local.networks[0], workload)?;
+        if let Some(mesh) = plan.meshes.iter().find(|m| topology::is_configured(m)) {
+            topology = topology.of_mesh(mesh);
+        }
         pods = pods.max(topology.pods.len());
         ports.extend(topology.tcp_outbound().map(|a| a.port()));
     }

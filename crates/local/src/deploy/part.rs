@@ -1,5 +1,6 @@
 //! The processes of a trial: how each starts, and when it is ready.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::SocketAddrV4;
@@ -38,28 +39,31 @@ const SHARED_PORTS: &str = "; all proxies of a trial share one network: a port b
                             each of them, or a Unix socket in `{dir}`";
 
 /// A process of a pod.
-pub(super) struct Part {
-    pub(super) name: String,
-    pub(super) plane: Plane,
-    pub(super) log: PathBuf,
-    pub(super) role: Role,
+pub(in super::super) struct Part {
+    pub(in super::super) name: String,
+    pub(in super::super) plane: Plane,
+    pub(in super::super) log: PathBuf,
+    pub(in super::super) role: Role,
     /// The network namespace in which it starts; `None`: that of tare.
-    pub(super) namespace: Option<Arc<Namespace>>,
+    pub(in super::super) namespace: Option<Arc<Namespace>>,
 }
 
-pub(super) enum Role {
+pub(in super::super) enum Role {
     Sidecar {
         program: PathBuf,
         arguments: Vec<String>,
         admin: PathBuf,
     },
-    /// A program of the user's, which listens on this address.
-    Exec {
+    /// A proxy that a mesh file describes.
+    Proxy {
         /// The program and its arguments.
         run: Vec<String>,
+        /// Its environment variables.
+        env: BTreeMap<String, String>,
         /// Value of the variable by which its processes are found.
         mark: String,
-        listen: SocketAddrV4,
+        /// The addresses on which it listens.
+        listens: Vec<SocketAddrV4>,
     },
     /// A gRPC service of a feature, at this address.
     FeatureService(SocketAddrV4),
@@ -123,7 +127,7 @@ impl Part {
             Role::Sidecar {
                 program, arguments, ..
             } => launch.foreign(program, arguments),
-            Role::Exec { run, mark, .. } => launch.program(run, &command::env(mark)),
+            Role::Proxy { run, env, .. } => launch.program(run, env),
             Role::FeatureService(at) => launch.worker(&["workload", "answer", &at.to_string()]),
             Role::Application { .. } => launch.worker(&["workload", "--spec", "-"]),
             Role::Program(program) => launch.program(&program.run, &program.env),
@@ -139,12 +143,16 @@ impl Part {
     async fn ready(&self, process: &mut Process) -> Result<(), EnvironmentError> {
         let ready = match &self.role {
             Role::Sidecar { admin, .. } => ready_when(process, || admin::ready(admin)).await,
-            Role::Exec { listen, .. } => {
-                let listens = async || {
-                    let connected = TcpStream::connect(listen).await;
-                    Ok((connected.is_ok(), format!("it does not listen on {listen}")))
+            Role::Proxy { listens, .. } => {
+                let all_listen = async || {
+                    for listen in listens {
+                        if TcpStream::connect(listen).await.is_err() {
+                            return Ok((false, format!("it does not listen on {listen}")));
+                        }
+                    }
+                    Ok((true, String::new()))
                 };
-                ready_when(process, listens).await
+                ready_when(process, all_listen).await
             }
             Role::FeatureService(at) => {
                 let answers = async || Ok((true, feature::calls(*at).await?.to_string()));
@@ -155,7 +163,7 @@ impl Part {
             Role::Datastore(server) => ready_when(process, || server.ready()).await,
         };
         let name = self.name.clone();
-        let is_proxy = matches!(self.role, Role::Exec { .. });
+        let is_proxy = matches!(self.role, Role::Proxy { .. });
         let hint = |found: String| match is_proxy && command::is_in_use(&found) {
             true => found + SHARED_PORTS,
             false => found,
@@ -171,7 +179,7 @@ impl Part {
     /// The name and the mark of a program of the user, also of a proxy.
     pub(super) fn mark(&self) -> Option<(String, String)> {
         match &self.role {
-            Role::Program(Program { mark, .. }) | Role::Exec { mark, .. } => {
+            Role::Program(Program { mark, .. }) | Role::Proxy { mark, .. } => {
                 Some((self.name.clone(), mark.clone()))
             }
             _ => None,

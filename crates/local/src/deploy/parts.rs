@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tare_plan::Plan;
 use tare_plan::SCHEMA_VERSION;
-use tare_plan::mesh::{ExecPlaces, ExecSidecar, Mesh, Mtls};
+use tare_plan::mesh::{Mesh, Mtls};
 use tare_plan::trial::TrialSpec;
 use tare_records::layout;
 use tare_records::process::sidecar_of;
@@ -32,44 +32,6 @@ pub(super) fn feature_services(deployment: &LocalDeployment, dir: &Path) -> Vec<
         namespace: None,
     };
     deployment.features.services.iter().map(part).collect()
-}
-
-/// The sidecars of a data plane `exec`: one before each service.
-pub(super) fn exec_sidecars(
-    deployment: &LocalDeployment,
-    exec: &ExecSidecar,
-    dir: &Path,
-) -> Result<Vec<Part>, EnvironmentError> {
-    let sides = Sides::of(&deployment.mesh);
-    let pods = deployment.topology.pods.iter();
-    let pods = pods.filter(|pod| pod.has_inbound(sides));
-    let part = |pod: &Pod| {
-        let name = pod.file_name();
-        let doing = "create a directory for a sidecar";
-        let own = deployment.scratch.path().join(format!("{name}-sidecar"));
-        fs::create_dir(&own).map_err(EnvironmentError::io(doing))?;
-        let own = own.display().to_string();
-        let places = ExecPlaces {
-            listen: &pod.inbound().to_string(),
-            upstream: &pod.application().to_string(),
-            dir: &own,
-            name: &name,
-        };
-        Ok(Part {
-            name: sidecar_of(&pod.name),
-            plane: Plane::DataPlane,
-            log: dir
-                .join(layout::LOGS)
-                .join(format!("{}-sidecar.log", pod.file_name())),
-            role: Role::Exec {
-                run: exec.run(&places),
-                mark: own,
-                listen: pod.inbound(),
-            },
-            namespace: deployment.namespaces.get(&pod.ip).cloned(),
-        })
-    };
-    pods.map(part).collect()
 }
 
 /// Writes the configurations of all sidecars.
@@ -129,7 +91,7 @@ pub(super) fn sidecars(
 }
 
 /// Path of the access log of the sidecar of a pod.
-pub(super) fn access_log(logs: &Path, pod: &Pod) -> PathBuf {
+pub(in super::super) fn access_log(logs: &Path, pod: &Pod) -> PathBuf {
     logs.join(format!("{}-access.log", pod.file_name()))
 }
 

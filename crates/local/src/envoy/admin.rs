@@ -87,6 +87,18 @@ impl Carried {
         all.fold(Traffic::default(), |sum, (_, traffic)| sum.plus(*traffic))
     }
 
+    /// Requests only, of listeners by name.
+    pub(crate) fn of_requests(requests: impl IntoIterator<Item = (&'static str, u64)>) -> Self {
+        let of = |(name, requests): (&str, u64)| {
+            let traffic = Traffic {
+                requests,
+                ..Traffic::default()
+            };
+            (name.to_owned(), traffic)
+        };
+        Self(requests.into_iter().map(of).collect())
+    }
+
     /// The traffic after `before`; `None` if a counter decreased, which then belongs to a new process.
     pub(crate) fn since(&self, before: &Self) -> Option<Self> {
         let names = self.0.keys().chain(before.0.keys());

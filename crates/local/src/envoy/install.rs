@@ -12,7 +12,8 @@ use std::time::Duration;
 use tare_plan::mesh::EnvoyProgram;
 
 use super::search::on_path;
-use super::{helper, wheel};
+use super::wheel;
+use crate::helper;
 use tare_run::cache;
 use tare_run::environment::EnvironmentError;
 use tare_run::requirements::is_program;

@@ -3,7 +3,6 @@
 pub(crate) mod admin;
 pub(crate) mod config;
 pub(crate) mod feature;
-mod helper;
 pub mod install;
 pub(crate) mod search;
 pub(crate) mod tcp;

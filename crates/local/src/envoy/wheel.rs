@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::helper;
 use super::search::{Settings, on_path};
+use crate::helper;
 use tare_run::cache;
 use tare_run::environment::EnvironmentError;
 use tare_run::requirements::is_program;

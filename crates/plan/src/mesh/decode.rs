@@ -6,9 +6,9 @@ use serde_json::Value as Json;
 
 use super::definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 use super::envoy::EnvoyProgram;
-use super::exec::ExecSidecar;
 use super::feature::Feature;
 use super::names::MeshNames;
+use super::proxy::ProxyProgram;
 use crate::source::{Count, Field, Location, Name, Node, Problems, Value};
 
 /// Most worker threads of one proxy.
@@ -65,8 +65,8 @@ struct MeshFile {
     title: Field<String>,
     #[serde(default)]
     settings: Field<SettingsFile>,
-    #[serde(default)]
-    exec: Field<ExecSidecar>,
+    #[serde(default, alias = "exec")]
+    proxy: Field<Box<ProxyProgram>>,
     #[serde(default)]
     kubernetes: Field<Json>,
     /// Read by [`super::known_names`].
@@ -84,7 +84,8 @@ struct VariantFile {
     title: Field<String>,
     data_plane: Field<DataPlaneKind>,
     settings: Field<SettingsFile>,
-    exec: Field<ExecSidecar>,
+    #[serde(alias = "exec")]
+    proxy: Field<Box<ProxyProgram>>,
     kubernetes: Field<Json>,
     feature: Field<Json>,
 }
@@ -99,7 +100,7 @@ pub(super) fn meshes(problems: &mut Problems, node: &Node) -> Option<Vec<Mesh>> 
         title: file.title,
         data_plane: file.data_plane,
         settings: file.settings,
-        exec: file.exec,
+        proxy: file.proxy,
         kubernetes: file.kubernetes,
         feature: Field::Absent,
     };
@@ -108,7 +109,7 @@ pub(super) fn meshes(problems: &mut Problems, node: &Node) -> Option<Vec<Mesh>> 
         title: String::new(),
         data_plane: DataPlaneKind::None,
         settings: MeshSettings::default(),
-        exec: None,
+        proxy: None,
         kubernetes: None,
         feature: None,
     };
@@ -160,12 +161,12 @@ impl VariantFile {
         if let Some(settings) = self.settings.optional()? {
             mesh.settings = settings.over(&base.settings)?;
         }
-        if let Field::Given(exec) = self.exec {
-            if let Err(problem) = exec.value.check() {
-                problems.add_at(exec.location, problem.within("in `exec`"));
+        if let Field::Given(proxy) = self.proxy {
+            if let Err(problem) = proxy.value.check(&mesh.settings) {
+                problems.add_at(proxy.location, problem.within("in `proxy`"));
                 return None;
             }
-            mesh.exec = Some(exec.value);
+            mesh.proxy = Some(proxy.value);
         }
         if let Field::Given(kubernetes) = self.kubernetes {
             mesh.overlay(problems, &kubernetes.value, kubernetes.location)?;

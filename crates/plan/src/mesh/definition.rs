@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::envoy::EnvoyProgram;
-use super::exec::ExecSidecar;
 use super::feature::Feature;
 use super::kubernetes::MeshKubernetes;
+use super::proxy::ProxyProgram;
 use crate::plan::check_version;
 use crate::source::Problem;
 
@@ -18,8 +18,9 @@ pub enum DataPlaneKind {
     None,
     /// An Envoy beside each service and beside the generator.
     EnvoySidecar,
-    /// A program of the user's beside each service, for inbound connections only.
-    Exec,
+    /// The program that a section `proxy` describes beside each service and, if it has `files`, beside the generator.
+    #[serde(alias = "exec")]
+    Proxy,
     /// A proxy in each pod, injected by the mesh. Kubernetes only.
     Sidecar,
     /// A proxy on each node, with or without waypoints. Kubernetes only.
@@ -150,9 +151,9 @@ pub struct Mesh {
     pub data_plane: DataPlaneKind,
     /// Settings in force.
     pub settings: MeshSettings,
-    /// How the sidecars of a data plane `exec` are started; absent in other meshes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exec: Option<ExecSidecar>,
+    /// The sidecars of a data plane `proxy`; absent in other meshes.
+    #[serde(default, alias = "exec", skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Box<ProxyProgram>>,
     /// Its definition on Kubernetes; absent in other environments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Box<MeshKubernetes>>,
@@ -184,8 +185,9 @@ impl Mesh {
                 let found = format!("found a version of `{name}`, which has no proxies");
                 return Err(Problem::new(found, format!("`{name}`")));
             }
-            DataPlaneKind::Exec => {
-                let found = format!("found a version of `{name}`, which is a program of your own");
+            DataPlaneKind::Proxy => {
+                let found =
+                    format!("found a version of `{name}`, which is the program that is installed");
                 return Err(Problem::new(found, format!("`{name}`")));
             }
             _ if version.contains('/') => {

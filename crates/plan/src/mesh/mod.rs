@@ -7,7 +7,6 @@ mod decode;
 mod definition;
 mod entry;
 mod envoy;
-mod exec;
 mod feature;
 mod instance_proxy;
 mod kubernetes;
@@ -16,6 +15,7 @@ mod names;
 mod networks;
 mod platform;
 mod pprof;
+mod proxy;
 #[cfg(test)]
 mod tried;
 
@@ -25,7 +25,6 @@ pub(crate) use decode::{CONCURRENCY_MAX, SettingsFile};
 pub use definition::{DataPlaneKind, External, Mesh, MeshSettings, Mtls, Placement};
 pub use entry::{CalledService, MeshEntry};
 pub use envoy::{ENVOY_VERSIONS, EnvoyProgram};
-pub use exec::{ExecPlaces, ExecSidecar};
 pub use feature::{
     CounterProof, Feature, FeatureError, FeatureProof, GaugeProof, Growth, ListenerParts,
     RequestProof,
@@ -42,6 +41,10 @@ pub use networks::MeshNetworks;
 pub use platform::Platform;
 pub(crate) use platform::check_platform;
 pub use pprof::PprofEndpoint;
+pub use proxy::{
+    InboundValues, OutboundValues, ProxyCounters, ProxyPlaces, ProxyProgram, SidecarValues,
+    TlsValues,
+};
 
 /// Returns where the parts of the meshes for Kubernetes run that come with tare, each once.
 #[must_use]

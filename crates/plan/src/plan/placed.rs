@@ -1,18 +1,33 @@
 //! Which meshes can run in the environment of a plan, and with which workload.
 
 use super::kubernetes::KubernetesSettings;
+use crate::graph::ServiceGraph;
 use crate::mesh::{DataPlaneKind, FeatureProof, Mesh, MeshSettings, Mtls};
 use crate::source::{Problems, Spanned};
 
-/// Refuses proxies of which tare has no counters in front of programs of the user: the proof that a call passes such a
-/// proxy needs a server of tare behind it.
-pub(super) fn refuse_exec(problems: &mut Problems, mesh: &Spanned<Mesh>) {
-    if mesh.value.data_plane == DataPlaneKind::Exec {
-        let name = &mesh.value.name;
+/// Refuses proxies of the user in front of programs of the user: the proof that a call passes such a proxy needs a server of
+/// tare behind it. Refuses also protocols that a proxy cannot carry.
+pub(super) fn refuse_proxy(problems: &mut Problems, mesh: &Spanned<Mesh>, graph: &ServiceGraph) {
+    let Some(proxy) = &mesh.value.proxy else {
+        return;
+    };
+    let name = &mesh.value.name;
+    let mut services = graph.services.iter();
+    if let Some(service) = services.find(|s| !proxy.carries(s.protocol)) {
+        let known: Vec<&str> = proxy.protocols.iter().map(|p| p.name()).collect();
+        let (of, protocol) = (&service.name, service.protocol.name());
         problems
             .add(
                 mesh.location,
-                format!("`{name}` has `data_plane: exec`, and the workload has services with `command`"),
+                format!("`{name}` cannot carry `{protocol}`, the protocol of the service `{of}`"),
+            )
+            .expected(format!("a workload with: {}", known.join(", ")));
+    }
+    if graph.has_commands() {
+        problems
+            .add(
+                mesh.location,
+                format!("`{name}` has `data_plane: proxy`, and the workload has services with `command`"),
             )
             .expected("a mesh with Envoy sidecars, or a workload of tare's own servers")
             .help("the proof that calls pass a proxy of yours requests a path that only tare's servers have");
@@ -45,22 +60,41 @@ pub(super) fn placed(
                 .add(location, format!("`{name}` has the mtls mode `server`"))
                 .expected("`off`, `permissive` or `strict`; `server` is only for the Envoys that tare configures");
         }
-        let is_exec = mesh.data_plane == DataPlaneKind::Exec;
-        if is_exec != mesh.exec.is_some() {
+        let is_proxy = mesh.data_plane == DataPlaneKind::Proxy;
+        if is_proxy != mesh.proxy.is_some() {
             problems
                 .add(
                     location,
-                    format!("`{name}` has only one of `data_plane: exec` and a section `exec`"),
+                    format!("`{name}` has only one of `data_plane: proxy` and a section `proxy`"),
                 )
                 .expected("both or neither");
         }
-        if is_exec && mesh.settings != MeshSettings::default() {
-            problems
-                .add(location, format!("`{name}` has settings"))
-                .expected(
-                    "none with `data_plane: exec`: its settings are arguments of its command",
-                );
+        let configured = mesh.proxy.as_ref().filter(|p| p.is_configured());
+        match configured {
+            Some(proxy) => {
+                if let Err(problem) = proxy.check(&mesh.settings) {
+                    let at = format!("in `proxy` of `{name}`");
+                    problems.add_at(location, problem.within(&at));
+                }
+                if !mesh.settings.l7_stats || mesh.settings.envoy.is_some() {
+                    problems
+                        .add(
+                            location,
+                            format!("`{name}` has settings that only Envoys have"),
+                        )
+                        .expected("`concurrency`, `mtls`, `access_log` and `placement`");
+                }
+            }
+            None if is_proxy && mesh.settings != MeshSettings::default() => {
+                problems
+                    .add(location, format!("`{name}` has settings"))
+                    .expected(
+                        "none without `files` in `proxy`: its settings are arguments of its command",
+                    );
+            }
+            None => {}
         }
+        let has_placement = mesh.data_plane == DataPlaneKind::EnvoySidecar || configured.is_some();
         if mesh.feature.is_some() && mesh.data_plane != DataPlaneKind::EnvoySidecar {
             problems
                 .add(location, format!("`{name}` has a `feature`"))
@@ -76,11 +110,11 @@ pub(super) fn placed(
                 .expected("`mtls: off` and `placement: both` with it: the request goes to each sidecar in plain text");
         }
         if !mesh.settings.placement.is_both() {
-            if mesh.data_plane != DataPlaneKind::EnvoySidecar {
+            if !has_placement {
                 problems
                     .add(location, format!("`{name}` has a `placement`"))
                     .expected(
-                        "`placement: both`; others are only for the Envoys that tare configures",
+                        "`placement: both`; others are only for the sidecars that tare configures",
                     );
             } else if mesh.settings.mtls != Mtls::Off {
                 problems

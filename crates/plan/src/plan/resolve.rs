@@ -120,11 +120,11 @@ fn read(
                 meshes
             }),
     };
-    if workload.as_ref().is_some_and(|w| w.graph.has_commands()) {
+    if let Some(workload) = &workload {
         meshes
             .iter()
             .flatten()
-            .for_each(|m| placed::refuse_exec(problems, m));
+            .for_each(|m| placed::refuse_proxy(problems, m, &workload.graph));
     }
     let meshes = meshes.and_then(|m| placed::placed(problems, m, kubernetes.as_ref()?));
     let loads = loads::resolve(problems, file.load, file.loads, &root, read_file);
@@ -379,7 +379,8 @@ fn mesh(problems: &mut Problems, entry: MeshEntry, catalogue: &Catalogue) -> Opt
         let wrong = match mesh.data_plane {
             DataPlaneKind::EnvoySidecar => None,
             DataPlaneKind::None => Some(("which has no proxies", "no settings here")),
-            DataPlaneKind::Exec => Some((
+            DataPlaneKind::Proxy if mesh.proxy.as_ref().is_some_and(|p| p.is_configured()) => None,
+            DataPlaneKind::Proxy => Some((
                 "whose proxies are programs of yours",
                 "the settings as arguments of its command",
             )),

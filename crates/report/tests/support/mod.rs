@@ -53,7 +53,7 @@ pub(crate) fn plan(meshes: &[(&str, &str)], rates: &[f64], blocks: u32) -> Plan 
         } else {
             DataPlaneKind::None
         },
-        exec: None,
+        proxy: None,
         kubernetes: None,
         feature: None,
         settings: MeshSettings {

@@ -17,7 +17,7 @@ pub(crate) fn mesh(name: &str, data_plane: DataPlaneKind, mtls: Mtls) -> Mesh {
         name: name.to_owned(),
         title: String::new(),
         data_plane,
-        exec: None,
+        proxy: None,
         kubernetes: None,
         feature: None,
         settings: MeshSettings {

