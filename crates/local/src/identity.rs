@@ -12,7 +12,9 @@ use rcgen::{
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
+};
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime,
 };
@@ -135,13 +137,18 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
+    /// The certificate and its key in one text (PEM).
+    pub(super) fn pem(&self) -> String {
+        self.certificate.pem() + &self.key.serialize_pem()
+    }
+
     /// The certificate in DER, as in a handshake.
     pub(super) fn der(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }
 }
 
-/// Returns a TLS 1.3 client for a proof. It presents `leaf`, if given, and accepts only the
+/// Returns a TLS client for a proof, of version 1.3 or 1.2. It presents `leaf`, if given, and accepts only the
 /// certificate `server`.
 ///
 /// # Errors
@@ -154,7 +161,7 @@ pub(super) fn client(
     let failed = |e: TlsError| failed(format!("failed to set up a TLS client: {e}"));
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&[&version::TLS13])
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])
         .map_err(failed)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Pinned { server, provider }));
@@ -200,11 +207,12 @@ impl ServerCertVerifier for Pinned {
 
     fn verify_tls12_signature(
         &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        Err(TlsError::General("TLS 1.2 is not offered".to_owned()))
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
     }
 
     fn verify_tls13_signature(

@@ -27,8 +27,10 @@ mod network;
 mod program;
 mod prove;
 mod proxy;
+mod retries;
 mod sockets;
 mod stopped;
+mod terms;
 mod topology;
 pub mod turn;
 mod workers;
@@ -371,6 +373,10 @@ impl Environment for Local {
         dir: &Path,
     ) -> Result<Worker, EnvironmentError> {
         workers::start(&self.settings.tare, &spec, dir, &mut deployment.workers).await
+    }
+
+    async fn terms(&mut self, deployment: &mut LocalDeployment) -> BTreeMap<String, String> {
+        terms::of(deployment).await
     }
 
     async fn teardown(&mut self, mut deployment: LocalDeployment) -> Vec<Event> {

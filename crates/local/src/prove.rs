@@ -17,6 +17,7 @@ use super::command;
 use super::datastore;
 use super::echo::{self, ECHO_PATH, Edge, Received};
 use super::identity::{self, Authority, Leaf, spiffe_id};
+use super::retries;
 use super::stopped;
 use super::topology::{Pod, PodService, Sides, Topology};
 use crate::envoy::admin;
@@ -70,6 +71,9 @@ pub(super) async fn before(
     }
     if !placement.is_both() || topology.pods.iter().any(Pod::is_outside) {
         proofs.push(listeners(topology, sides).await);
+    }
+    if deployment.mesh.feature.is_none() && deployment.own.is_none() {
+        proofs.extend(retries::prove(topology, sides).await);
     }
     match deployment.mesh.settings.mtls {
         Mtls::Off | Mtls::Permissive => proofs.extend(plain(topology, sides, &received).await),

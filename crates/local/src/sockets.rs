@@ -85,24 +85,36 @@ pub(super) fn listening(pids: &[u32]) -> Vec<SocketAddr> {
     let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{first}/net/{table}"));
     let tables = tables.into_iter();
     let texts = tables.filter_map(|path| fs::read_to_string(path).ok());
-    let sockets: Vec<(SocketAddr, u64)> = texts.flat_map(|text| parse(&text)).collect();
-    let own = sockets
-        .into_iter()
-        .filter(|(_, inode)| inodes.contains(inode));
-    own.map(|(address, _)| address).collect()
+    let sockets = texts.flat_map(|text| parse(&text, LISTEN));
+    let own = sockets.filter(|socket| inodes.contains(&socket.inode));
+    own.map(|socket| socket.local).collect()
 }
 
-/// The listening sockets of a table of the kernel: address and inode.
+/// Where the open connections for TCP over IPv4 lead, in the network namespace of this process: each end is a connection.
+pub(super) fn established() -> Vec<SocketAddr> {
+    let table = fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
+    let sockets = parse(&table, ESTABLISHED).into_iter();
+    sockets.map(|socket| socket.remote).collect()
+}
+
+/// States of a socket.
+const LISTEN: &str = "0A";
+const ESTABLISHED: &str = "01";
+
+/// A socket in a table of the kernel.
+struct Socket {
+    local: SocketAddr,
+    remote: SocketAddr,
+    inode: u64,
+}
+
+/// The sockets of a table of the kernel in a state.
 ///
 /// Source: Linux, Documentation/networking/proc_net_tcp.rst. Addresses are words of 32 bits in the byte order
-/// of the machine, ports are numbers; state 0A is LISTEN.
-fn parse(table: &str) -> Vec<(SocketAddr, u64)> {
-    let socket = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        if *fields.get(3)? != "0A" {
-            return None;
-        }
-        let (ip, port) = fields.get(1)?.split_once(':')?;
+/// of the machine, ports are numbers.
+fn parse(table: &str, state: &str) -> Vec<Socket> {
+    let address = |field: &str| {
+        let (ip, port) = field.split_once(':')?;
         let words = ip.as_bytes().chunks(8).map(|word| {
             let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;
             Some(word.to_ne_bytes())
@@ -115,7 +127,18 @@ fn parse(table: &str) -> Vec<(SocketAddr, u64)> {
             }
         };
         let port = u16::from_str_radix(port, 16).ok()?;
-        Some((SocketAddr::new(ip, port), fields.get(9)?.parse().ok()?))
+        Some(SocketAddr::new(ip, port))
+    };
+    let socket = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        if *fields.get(3)? != state {
+            return None;
+        }
+        Some(Socket {
+            local: address(fields.get(1)?)?,
+            remote: address(fields.get(2)?)?,
+            inode: fields.get(9)?.parse().ok()?,
+        })
     };
     table.lines().filter_map(socket).collect()
 }
@@ -133,6 +156,10 @@ mod tests {
         assert!(found.contains(&four.local_addr().unwrap()), "{found:?}");
         assert!(found.contains(&all.local_addr().unwrap()), "{found:?}");
         assert_eq!(listening(&[]), []);
+        let open = std::net::TcpStream::connect(four.local_addr().unwrap()).unwrap();
+        let found = established();
+        assert!(found.contains(&open.peer_addr().unwrap()), "{found:?}");
+        assert!(found.contains(&open.local_addr().unwrap()), "{found:?}");
         assert!(shares_network(std::process::id()));
     }
 

@@ -409,7 +409,7 @@ impl Topology {
 #[derive(Debug, Clone)]
 pub(super) struct Call<'a> {
     caller: &'a Pod,
-    service: &'a PodService,
+    pub service: &'a PodService,
     /// The pods of its replicas, at least one.
     replicas: Vec<&'a Pod>,
     /// Where the caller's sidecar listens for these calls.

@@ -50,6 +50,9 @@ pub struct TrialResult {
     pub slices: Option<SliceUse>,
     /// Proofs that the mesh was in the path, and for `bare` that no proxy was.
     pub proofs: Vec<Proof>,
+    /// On which terms the proxies work, such as the version of TLS, by name; empty where that cannot be seen.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub terms: BTreeMap<String, String>,
     /// The generator's verdict with the findings that the trial adds.
     pub verdict: Verdict,
 }

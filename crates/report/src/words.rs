@@ -13,7 +13,7 @@ use tare_records::summary::{
 use tare_records::verdict::Reason;
 use tare_records::worker::Plane;
 
-use crate::prices;
+use crate::{prices, tables};
 
 /// Returns the text with a capital letter first.
 pub(crate) fn capitalised(text: &str) -> String {
@@ -148,6 +148,7 @@ pub(crate) fn conditions(summary: &Summary) -> Vec<String> {
     let mut sentences = vec![mesh_trials(&summary.mesh_trials)];
     sentences.extend(mostly_disturbed(&summary.trials));
     sentences.extend(generator_share(summary));
+    sentences.extend(tables::differing(summary));
     if summary.machine.changed {
         sentences.push(
             "This machine changed its state during the run: ratios hold, absolute figures are of \

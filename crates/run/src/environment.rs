@@ -86,6 +86,12 @@ pub trait Environment {
         Ok(None)
     }
 
+    /// On which terms the proxies work, such as the version of TLS, as seen after the load. Empty in environments that cannot
+    /// see it.
+    async fn terms(&mut self, _deployment: &mut Self::Deployment) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
     /// Ends the churn of the load, after the generators. Returns its records.
     ///
     /// # Errors

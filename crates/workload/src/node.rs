@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use hyper::Response;
@@ -36,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) incoming: Arc<Latencies>,
     /// Whether all services that the node calls are ready.
     pub(crate) ready: AtomicBool,
+    /// Requests that were answered with 503 because they asked for it.
+    pub(crate) unavailable: AtomicU64,
 }
 
 /// The application of a node.
@@ -87,6 +89,7 @@ impl Node {
             window,
             incoming: Arc::default(),
             ready: AtomicBool::new(false),
+            unavailable: AtomicU64::new(0),
         })
     }
 

@@ -80,12 +80,38 @@ pub(super) fn mesh_trials(plan: &Plan, trials: &[Trial<'_>]) -> (Vec<MeshTrials>
             run_again: count(&|t| t.status == TrialStatus::RunAgain),
             left_out: count(&|t| t.status == TrialStatus::LeftOut),
             disturbed: count(&|t| is_disturbed(&t.verdict)),
+            terms: terms(own.iter().copied().filter(|t| t.is_used())),
         }
     };
     let meshes: Vec<MeshTrials> = plan.meshes.iter().map(|m| of(&m.name)).collect();
     let groups: Vec<(u32, u32)> = meshes.iter().map(|m| (m.disturbed, m.trials)).collect();
     let any = meshes.iter().any(|m| m.disturbed > 0);
     (meshes, any.then(|| shares_differ(&groups, plan.seed)))
+}
+
+/// Most different values of a term that are listed.
+const VALUES_MAX: usize = 4;
+
+/// The terms of these trials. Numbers become the range of them.
+fn terms<'a>(trials: impl Iterator<Item = &'a Trial<'a>>) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (name, value) in trials.flat_map(|t| &t.result.terms) {
+        all.entry(name.clone()).or_default().insert(value);
+    }
+    let joined = |values: BTreeSet<&str>| {
+        let numbers: Option<Vec<u64>> = values.iter().map(|v| v.parse().ok()).collect();
+        let numbers = numbers.filter(|n| n.len() > 1).unwrap_or_default();
+        match numbers.iter().min().zip(numbers.iter().max()) {
+            Some((low, high)) => format!("{low} to {high}"),
+            None => {
+                let listed: Vec<&str> = values.into_iter().take(VALUES_MAX).collect();
+                listed.join("; ")
+            }
+        }
+    };
+    all.into_iter()
+        .map(|(name, values)| (name, joined(values)))
+        .collect()
 }
 
 /// Blocks that are left out.

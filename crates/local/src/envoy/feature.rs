@@ -26,9 +26,10 @@ pub(super) fn apply(bootstrap: &mut Value, feature: &ProxyFeature) {
             true => &parts.inbound,
             false => &parts.outbound,
         };
-        let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
         for parts in [&parts.listeners, own] {
-            to_manager(manager, parts);
+            let chain = &mut listener["filter_chains"][0];
+            overlay(chain, &parts.chain);
+            to_manager(&mut chain["filters"][0]["typed_config"], parts);
         }
     }
     if let Value::Array(clusters) = &mut resources["clusters"] {
@@ -96,7 +97,7 @@ mod tests {
                 "virtual_host": {"retry_policy": {"num_retries": 2}},
                 "route": {"stat_prefix": "load", "route": {"retry_policy": null}},
             },
-            "inbound": {"filters": [{"name": "rbac"}], "manager": {"stat_prefix": "in"}},
+            "inbound": {"filters": [{"name": "rbac"}], "manager": {"stat_prefix": "in"}, "chain": {"name": "c"}},
             "outbound": {"filters": [{"name": "other"}]},
             "cluster": {"outlier_detection": {}},
             "clusters": [{"name": "nowhere"}],
@@ -137,6 +138,11 @@ mod tests {
             assert_eq!(routes[3]["route"]["timeout"], "0s");
             assert!(routes[3]["route"].get("retry_policy").is_none());
         }
+        let chain = |place: usize| {
+            let at = format!("/static_resources/listeners/{place}/filter_chains/0/name");
+            with.pointer(&at)
+        };
+        assert!(chain(0).is_some() && chain(1).is_none());
         assert_eq!(listener(0)["stat_prefix"], "in");
         assert_eq!(listener(1)["stat_prefix"], "outbound");
         let clusters = with["static_resources"]["clusters"].as_array().unwrap();

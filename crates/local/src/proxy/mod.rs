@@ -123,10 +123,7 @@ fn certificate(
 ) -> Result<TlsValues, EnvironmentError> {
     let files = authority.write(leaf, own, "sidecar")?;
     let both = own.join("sidecar.pem");
-    let read = |path: &Path| fs::read_to_string(path);
-    read(&files.certificate)
-        .and_then(|certificate| Ok(certificate + &read(&files.key)?))
-        .and_then(|text| tare_files::create_private(&both, text.as_bytes()))
+    tare_files::create_private(&both, leaf.pem().as_bytes())
         .map_err(EnvironmentError::io("write a certificate"))?;
     let path = |path: &Path| path.display().to_string();
     Ok(TlsValues {

@@ -157,9 +157,14 @@ async fn install(
     let unpacking = unpack(tare, &apt, package, &downloaded, &partial.join("root")).await;
     let unpacking =
         unpacking.map_err(|why| missing(format!("{name} is not on the PATH, and {why}")));
-    let placed = unpacking.and_then(|()| {
-        let _ = fs::remove_dir_all(root);
-        fs::rename(partial.join("root"), root).map_err(doing())
+    let placed = unpacking.and_then(|()| match fs::rename(partial.join("root"), root) {
+        // Another run of tare was faster.
+        Err(_) if unpacked(root, name).is_some() => Ok(()),
+        Err(_) => {
+            let _ = fs::remove_dir_all(root);
+            fs::rename(partial.join("root"), root).map_err(doing())
+        }
+        Ok(()) => Ok(()),
     });
     let _ = fs::remove_dir_all(&partial);
     placed
@@ -173,23 +178,17 @@ async fn unpack(
     root: &Path,
 ) -> Result<(), String> {
     let archives = format!("Dir::Cache::archives={}", downloaded.display());
-    let user = format!("APT::Sandbox::User={}", "root");
-    let options = [
-        "-o",
-        "Debug::NoLocking=1",
-        "-o",
-        &archives,
-        "-o",
-        &user,
-        "-y",
-    ];
+    // Without locks it works for every user; its own user cannot write into the directory.
+    let options = ["Debug::NoLocking=1", "APT::Sandbox::User=root", &archives];
+    let options = options.iter().flat_map(|option| ["-o", option]);
     let download = [
+        "--yes",
         "--download-only",
         "--no-install-recommends",
         "install",
         package,
     ];
-    let all: Vec<&OsStr> = options.iter().chain(&download).map(OsStr::new).collect();
+    let all: Vec<&OsStr> = options.chain(download).map(OsStr::new).collect();
     let run = async |program: &Path, arguments: &[&OsStr]| {
         helper::run(Some(tare), program, arguments, Some(DOWNLOAD_WITHIN)).await
     };

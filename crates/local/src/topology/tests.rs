@@ -243,6 +243,22 @@ fn addresses_are_distinct_and_valid_for_hosts() {
 }
 
 #[test]
+fn a_sidecar_of_a_mesh_file_has_a_port_for_each_called_service() {
+    let both = Sides(Some(Placement::Both));
+    let ports = |has_port_per_service| {
+        let mut t = Topology::new(&workload(2), 70).unwrap();
+        for pod in &mut t.pods {
+            pod.has_port_per_service = has_port_per_service;
+        }
+        let routes = t.routes(&t.pods[0], both).into_iter();
+        routes.map(|r| r.listen.port()).collect::<Vec<_>>()
+    };
+    // The generator calls a service in each of two instances.
+    assert_eq!(ports(true), [15100, 15101]);
+    assert_eq!(ports(false), [15001, 15001]);
+}
+
+#[test]
 fn calls_to_a_service_outside_the_mesh_pass_the_sidecar_of_the_caller_or_none() {
     let mut workload = workload(1);
     let back = &mut workload.graph.services[1];

@@ -77,6 +77,9 @@ pub struct ListenerParts {
     /// Merged into the route of the load, in each virtual host.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub route: Map<String, Json>,
+    /// Merged into the filter chain, which has the settings of TLS.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub chain: Map<String, Json>,
 }
 
 /// One proof that a feature is on.
@@ -212,6 +215,7 @@ impl ListenerParts {
             virtual_host: map(&self.virtual_host, fill)?,
             routes: list(&self.routes, fill)?,
             route: map(&self.route, fill)?,
+            chain: map(&self.chain, fill)?,
         })
     }
 }

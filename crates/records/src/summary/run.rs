@@ -283,6 +283,9 @@ pub struct MeshTrials {
     /// Number of trials that something outside the trials disturbed itself, above the threshold. It
     /// rises with the CPU that a mesh uses.
     pub disturbed: u32,
+    /// On which terms its proxies worked, by name. Several values of its trials are separated by semicolons.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub terms: BTreeMap<String, String>,
 }
 
 /// The machine over the blocks of the run.

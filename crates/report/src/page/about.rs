@@ -5,7 +5,8 @@ use tare_plan::LoadKind;
 use tare_records::summary::Summary;
 
 use super::html::Html;
-use super::parts::open_section;
+use super::parts::{caption, open_section, table};
+use crate::tables;
 
 fn entry(page: &mut Html, term: &str, value: &str) {
     if !value.is_empty() {
@@ -85,7 +86,21 @@ pub(super) fn setup(page: &mut Html, summary: &Summary) {
         "tare",
         &format!("{}, {} build", summary.tare_version, summary.tare_build),
     );
-    page.raw("</dl>\n</section>\n");
+    page.raw("</dl>\n");
+    let terms = tables::terms(summary);
+    if !terms.rows.is_empty() {
+        page.raw("<h3>Terms of the proxies</h3>\n");
+        if let Some(sentence) = tables::differing(summary) {
+            page.tag("p", &sentence).raw("\n");
+        }
+        table(page, &terms);
+        caption(
+            page,
+            "As tare saw them after the load. TLS: version, cipher and key exchange at a called service; sessions: whether a second \
+             connection resumed the first. The whole configuration of each proxy is in the folder of each trial.",
+        );
+    }
+    page.raw("</section>\n");
 }
 
 pub(super) fn method(page: &mut Html, summary: &Summary) {

@@ -12,6 +12,7 @@ mod published;
 mod ratios;
 mod resources;
 mod sweep;
+mod terms;
 mod trials;
 
 pub(crate) use capacity::{overloads, without_rate};
@@ -26,6 +27,7 @@ pub(crate) use published::{by_method, of_method, publication};
 pub(crate) use ratios::{ratios, statistics};
 pub(crate) use resources::{cost, proxy_cpu, resources};
 pub(crate) use sweep::{fits, points};
+pub(crate) use terms::{differing, terms};
 pub(crate) use trials::trials;
 
 use tare_plan::Figure;

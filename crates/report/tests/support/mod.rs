@@ -234,6 +234,7 @@ fn trial_of(spec: &TrialSpec, endpoints: &[String]) -> (String, TrialResult) {
         resources: Some(resources),
         idle: None,
         slices: None,
+        terms: BTreeMap::new(),
         proofs: Vec::new(),
         verdict,
     };

@@ -1,5 +1,7 @@
 //! What a trial has found so far.
 
+use std::collections::BTreeMap;
+
 use tare_records::capacity::Capacity;
 use tare_records::churn::ChurnResult;
 use tare_records::load::LoadResult;
@@ -23,6 +25,7 @@ pub(super) struct Findings {
     pub(super) idle: Option<Resources>,
     pub(super) slices: Option<SliceUse>,
     pub(super) proofs: Vec<Proof>,
+    pub(super) terms: BTreeMap<String, String>,
     pub(super) events: Vec<Event>,
     pub(super) incomplete: Vec<String>,
     /// Further findings for the verdict.

@@ -225,6 +225,7 @@ impl TrialContext<'_> {
             idle: findings.idle,
             slices: findings.slices,
             proofs: findings.proofs,
+            terms: findings.terms,
             verdict,
         });
         writer.finish(&result)?;
@@ -270,4 +271,5 @@ async fn prove_after<E: Environment>(environment: &mut E, trial: ReadyTrial<'_, 
         Ok(proofs) => trial.findings.proofs.extend(proofs),
         Err(error) => trial.findings.incomplete.push(error.to_string()),
     }
+    trial.findings.terms = environment.terms(trial.deployment).await;
 }

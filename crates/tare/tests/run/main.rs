@@ -18,6 +18,7 @@ mod path;
 mod profile;
 #[path = "../support/programs.rs"]
 mod programs;
+mod proxies;
 #[path = "../support/resident.rs"]
 mod resident;
 mod run;

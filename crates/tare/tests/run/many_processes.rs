@@ -70,10 +70,10 @@ fn write_proxies(dir: &Path) {
     let python = String::from_utf8(python.stdout).unwrap();
     let mesh = format!(
         "name: proxy
-data_plane: exec
-exec: {{command: ['{}', proxy.py, '{{listen}}', '{{upstream}}']}}
+data_plane: proxy
+proxy: {{command: ['{}', proxy.py, '{{listen}}', '{{upstream}}']}}
 variants:
-  behind-a-script: {{exec: {{command: [/bin/sh, proxy.sh, '{{listen}}', '{{upstream}}']}}}}
+  behind-a-script: {{proxy: {{command: [/bin/sh, proxy.sh, '{{listen}}', '{{upstream}}']}}}}
 ",
         python.trim()
     );

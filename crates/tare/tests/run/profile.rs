@@ -115,11 +115,11 @@ fn write_plan(dir: &Path, meshes: &str) {
     let escaped = arguments.replace(SIDECAR, "profile::the_client_of_other_tests");
     let mesh = format!(
         "name: proxy
-data_plane: exec
-exec: {{command: ['{program}', {arguments}]}}
+data_plane: proxy
+proxy: {{command: ['{program}', {arguments}]}}
 variants:
-  busy: {{exec: {{command: ['{program}', {arguments}, busy]}}}}
-  escaped: {{exec: {{command: ['{program}', {escaped}]}}}}
+  busy: {{proxy: {{command: ['{program}', {arguments}, busy]}}}}
+  escaped: {{proxy: {{command: ['{program}', {escaped}]}}}}
 "
     );
     std::fs::write(dir.join("proxy.yaml"), mesh).unwrap();

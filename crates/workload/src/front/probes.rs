@@ -30,6 +30,8 @@ const READY: &str = "/tare/ready";
 /// in it for this. A TCP service then closes the connection, so that
 /// the next echo takes another, for which a proxy on the way may choose another replica.
 const HTTP_ECHO: &str = "/tare/echo";
+/// Is always answered with 503 and the number of requests that came here, also those that a proxy repeated.
+const UNAVAILABLE: &str = "/tare/unavailable";
 /// The method of the standard health service that corresponds to [`READY`].
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 /// Corresponds to [`HTTP_ECHO`]; the message is the value of `via`.
@@ -44,6 +46,7 @@ pub(super) async fn answer(
     let reply = match request.uri().path() {
         READY => ready(node),
         HTTP_ECHO => http_echo(node, &request).await,
+        UNAVAILABLE => unavailable(node),
         WINDOW_PATH => window(node, &request),
         CALLS_PATH => calls(node),
         HEALTH if is_grpc => return Ok(health(node, request).await.map(Either::Right)),
@@ -60,6 +63,12 @@ fn ready(node: &Node) -> Reply {
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
     http::json(status, &serde_json::json!({ "ready": ready }))
+}
+
+fn unavailable(node: &Node) -> Reply {
+    let requests = node.unavailable.fetch_add(1, Ordering::Relaxed) + 1;
+    let body = serde_json::json!({ "requests": requests });
+    http::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 
 fn window<B>(node: &Node, request: &Request<B>) -> Reply {

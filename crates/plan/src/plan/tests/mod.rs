@@ -545,7 +545,7 @@ fn programs_of_the_user_have_no_exec_proxies_in_front() {
     let error = plan("command: {run: [./front]}, ").unwrap_err().to_string();
     assert!(error.contains("plan.yaml:2:16"), "{error}");
     assert!(
-        error.contains("`mine` has `data_plane: exec`, and the workload has services with"),
+        error.contains("`mine` has `data_plane: proxy`, and the workload has services with"),
         "{error}"
     );
 }

@@ -16,10 +16,23 @@ const REQUESTS: u32 = 10;
 /// The proxies of this workload have HTTP/2 without the feature, because one of its services has gRPC.
 const HTTP2: &str = "features/http2";
 
-/// The built-in plan.
+/// The built-in plan, with the features of the others.
 fn shipped() -> Plan {
-    let text = plan::builtin("features").unwrap().text;
-    plan::resolve("features.yaml", text, &[], &|_| Err(String::new())).unwrap()
+    let plan = |name: &str| {
+        let text = plan::builtin(name).unwrap().text;
+        plan::resolve(name, text, &[], &|_| Err(String::new())).unwrap()
+    };
+    let mut shipped = plan("features");
+    for mesh in ["tls", "extensions"]
+        .map(plan)
+        .into_iter()
+        .flat_map(|p| p.meshes)
+    {
+        if shipped.meshes.iter().all(|m| m.name != mesh.name) {
+            shipped.meshes.push(mesh);
+        }
+    }
+    shipped
 }
 
 fn shipped_mesh(name: &str) -> Mesh {
@@ -160,6 +173,25 @@ async fn features_of_clusters_and_settings_are_on() {
     assert_line(&text, "GET /refused is answered with 503", "503, 503, 503");
     is_on(HTTP2).await;
     is_on("features/workers-2").await;
+}
+
+#[tokio::test]
+async fn forms_of_tls_are_on() {
+    is_on("features/mtls-1.2").await;
+    is_on("features/mtls-post-quantum").await;
+    let text = is_on("features/mtls-new").await;
+    assert_claim(&text, "ssl.session_reused grows");
+    is_on("features/mtls-new-full").await;
+    is_on("features/mtls-new-post-quantum").await;
+}
+
+#[tokio::test]
+async fn code_of_others_is_on() {
+    is_on("features/lua").await;
+    let text = is_on("features/ext-proc").await;
+    // Two services of HTTP and one of gRPC: headers of request and response.
+    assert_claim(&text, "the service processor is called");
+    is_on("features/ext-proc-bodies").await;
 }
 
 /// The proofs fail if the configuration lacks the feature.
