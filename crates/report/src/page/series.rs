@@ -10,7 +10,7 @@ use tare_records::worker::Plane;
 use tare_stats::Histogram;
 
 /// Most columns of a trial, and fewest where they are shared by many. In longer trials several seconds share a column.
-const COLUMNS: [u32; 2] = [20, 120];
+const COLUMNS: [u32; 2] = [10, 120];
 /// Most columns of a page, so that it stays small.
 const COLUMNS_OF_PAGE: u32 = 1_200;
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_page_of_many_trials_has_fewer_columns_for_each() {
         let columns = [0, 1, 24, 217].map(columns_of_trial);
-        assert_eq!(columns, [120, 120, 50, 20]);
+        assert_eq!(columns, [120, 120, 50, 10]);
     }
 
     #[test]

@@ -571,6 +571,24 @@ pub(crate) fn make_hostile(plan: &mut Plan) {
 }
 
 /// Reads the data that a page embeds under this id.
+/// A document with numbers of six significant digits, as pages embed it.
+pub(crate) fn rounded(mut json: serde_json::Value) -> serde_json::Value {
+    match &mut json {
+        serde_json::Value::Object(map) => {
+            map.values_mut().for_each(|v| *v = rounded(v.take()));
+        }
+        serde_json::Value::Array(list) => {
+            list.iter_mut().for_each(|v| *v = rounded(v.take()));
+        }
+        serde_json::Value::Number(number) if number.is_f64() => {
+            let text = format!("{:.5e}", number.as_f64().unwrap());
+            return text.parse::<f64>().unwrap().into();
+        }
+        _ => {}
+    }
+    json
+}
+
 pub(crate) fn embedded<T: serde::de::DeserializeOwned>(page: &str, id: &str) -> T {
     use base64::Engine as _;
     let opening = format!("id=\"{id}\">");
