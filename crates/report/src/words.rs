@@ -267,11 +267,17 @@ fn mesh_trials(meshes: &[MeshTrials]) -> String {
         let each = all.first().map_or("0", String::as_str);
         return format!("Trials used: {each} of each mesh.");
     }
-    let named = meshes
-        .iter()
-        .zip(all)
-        .map(|(m, words)| format!("{} {words}", m.mesh));
-    format!("Trials used: {}.", named.collect::<Vec<_>>().join("; "))
+    let same = |words: &String| all.iter().filter(|other| *other == words).count();
+    let most = all.iter().max_by_key(|words| same(words)).cloned();
+    // What most have is said once.
+    let most = most.filter(|words| same(words) > 2);
+    let named = meshes.iter().zip(&all);
+    let named = named.filter(|(_, words)| Some(*words) != most.as_ref());
+    let mut listed: Vec<String> = named
+        .map(|(m, words)| format!("{} {words}", m.mesh))
+        .collect();
+    listed.extend(most.map(|words| format!("each other mesh {words}")));
+    format!("Trials used: {}.", listed.join("; "))
 }
 
 /// Returns what the latencies are, and what stands beside them.

@@ -245,7 +245,7 @@ fn remarks(page: &mut Html, summary: &Summary) {
 }
 
 /// Appends a sentence with its figures (a ratio, or a number before a unit) in bold, but for those that are not resolved: the
-/// parentheses behind them say so.
+/// parentheses behind them, or the words before them, say so.
 pub(super) fn with_bold_figures(page: &mut Html, sentence: &str) {
     const UNITS: [&str; 8] = ["ns", "µs", "ms", "s", "cores", "KiB", "MiB", "GiB"];
     let words: Vec<&str> = sentence.split(' ').collect();
@@ -256,7 +256,8 @@ pub(super) fn with_bold_figures(page: &mut Html, sentence: &str) {
         let next = at + 1 + usize::from(unit.is_some());
         let behind = words[next.min(words.len())..].join(" ");
         let behind = behind.strip_prefix('(').and_then(|b| b.split_once(')'));
-        let is_open = behind.is_some_and(|(interval, _)| interval.contains("not resolved"));
+        let is_open = behind.is_some_and(|(interval, _)| interval.contains("not resolved"))
+            || (at > 0 && words[at - 1] == "resolved:");
         let figure = word.trim_end_matches([',', ';', '.']);
         let ratio = figure.strip_prefix('x').and_then(|x| x.parse::<f64>().ok());
         match unit {
@@ -286,11 +287,11 @@ mod tests {
             page.0
         };
         let found = bold(
-            "adds 2 ns (-85 to 88, not resolved) with a, 3 ms (2 to 4) with b; x1.5, and 7 things.",
+            "adds 2 ns (-85 to 88, not resolved) with a, 3 ms (2 to 4) with b; x1.5, and 7 things; not resolved: x0.6 in a single block",
         );
         assert_eq!(
             found,
-            "adds 2\u{a0}ns (-85 to 88, not resolved) with a, <b>3\u{a0}ms</b> (2 to 4) with b; <b>x1.5</b>, and 7 things."
+            "adds 2\u{a0}ns (-85 to 88, not resolved) with a, <b>3\u{a0}ms</b> (2 to 4) with b; <b>x1.5</b>, and 7 things; not resolved: x0.6 in a single block"
         );
         assert_eq!(
             bold("x1.2 (1.0 to 1.4, not resolved)"),

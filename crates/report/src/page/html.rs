@@ -65,7 +65,7 @@ impl Html {
 }
 
 /// Significant digits of numbers with a fraction in the data of charts. With all of them a page of 28 meshes would be 150 KiB larger.
-const DIGITS: usize = 6;
+const DIGITS: usize = 5;
 
 /// Rounds all numbers with a fraction.
 fn round(json: &mut Value) {
@@ -110,7 +110,7 @@ mod tests {
     fn numbers_with_a_fraction_are_rounded_and_others_are_exact() {
         let mut json = serde_json::json!({"a": [1.234_567_891, 1_234_567_891, -0.000_012_345_678, 0.5], "b": "1.234567891"});
         round(&mut json);
-        let expected = serde_json::json!({"a": [1.234_57, 1_234_567_891, -0.000_012_345_7, 0.5], "b": "1.234567891"});
+        let expected = serde_json::json!({"a": [1.2346, 1_234_567_891, -0.000_012_346, 0.5], "b": "1.234567891"});
         assert_eq!(json, expected);
     }
 

@@ -65,7 +65,7 @@ fn cell(page: &mut Html, cell: &Cell, column: &Column, stacks: bool) {
         Cell::Absent(why) if !why.is_empty() => {
             page.raw(" title=\"").text(why).raw("\"");
         }
-        Cell::Value(value) if !value.mark.sign().is_empty() => {
+        Cell::Value(value) if value.mark.is_open() => {
             page.raw(" class=\"open\"");
         }
         _ if column.notes => {

@@ -14,6 +14,7 @@ mod analysed;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::Value;
 use tare_plan::SCHEMA_VERSION;
 use tare_plan::graph::{Mix, MixEndpoint, Service, ServiceGraph, ServiceProtocol};
 use tare_plan::load::{Arrivals, Mode, Pace};
@@ -570,25 +571,20 @@ pub(crate) fn make_hostile(plan: &mut Plan) {
     });
 }
 
-/// Reads the data that a page embeds under this id.
-/// A document with numbers of six significant digits, as pages embed it.
-pub(crate) fn rounded(mut json: serde_json::Value) -> serde_json::Value {
-    match &mut json {
-        serde_json::Value::Object(map) => {
-            map.values_mut().for_each(|v| *v = rounded(v.take()));
+/// A document with numbers of five significant digits, as pages embed it.
+pub(crate) fn rounded(json: Value) -> Value {
+    match json {
+        Value::Object(map) => map.into_iter().map(|(k, v)| (k, rounded(v))).collect(),
+        Value::Array(list) => list.into_iter().map(rounded).collect(),
+        Value::Number(n) if n.is_f64() => {
+            let text = format!("{:.4e}", n.as_f64().unwrap());
+            text.parse::<f64>().unwrap().into()
         }
-        serde_json::Value::Array(list) => {
-            list.iter_mut().for_each(|v| *v = rounded(v.take()));
-        }
-        serde_json::Value::Number(number) if number.is_f64() => {
-            let text = format!("{:.5e}", number.as_f64().unwrap());
-            return text.parse::<f64>().unwrap().into();
-        }
-        _ => {}
+        other => other,
     }
-    json
 }
 
+/// Reads the data that a page embeds under this id.
 pub(crate) fn embedded<T: serde::de::DeserializeOwned>(page: &str, id: &str) -> T {
     use base64::Engine as _;
     let opening = format!("id=\"{id}\">");
