@@ -81,9 +81,10 @@ fn document(summary: &Summary, details: Option<&Details>, live: bool) -> String 
     about::setup(&mut page, summary);
     about::method(&mut page, summary);
     about::reproduce(&mut page, summary, details.map(|d| d.plan.as_str()));
-    page.raw("</main>\n").data("summary", summary);
+    page.raw("</main>\n")
+        .chart_data("summary", summary, &["path"]);
     if let Some(details) = details {
-        page.data("details", details);
+        page.chart_data("details", details, &[]);
     }
     page.packed("script", SCRIPT.as_bytes())
         .raw("<script>")

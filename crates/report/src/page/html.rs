@@ -38,13 +38,26 @@ impl Html {
             .raw(">")
     }
 
-    /// Appends data that the script finds by its `id`, as JSON. They are for charts, so numbers with a fraction have
-    /// [`DIGITS`].
+    /// Appends data that the script finds by its `id`, as JSON.
     pub(crate) fn data(&mut self, id: &str, document: &impl Serialize) -> &mut Self {
         // Without data the page has its tables.
+        self.packed(id, &serde_json::to_vec(document).unwrap_or_default())
+    }
+
+    /// The same for charts: without the parts of these names, which no chart needs, and numbers with a fraction have
+    /// [`DIGITS`].
+    pub(crate) fn chart_data(
+        &mut self,
+        id: &str,
+        document: &impl Serialize,
+        without: &[&str],
+    ) -> &mut Self {
         let mut json = serde_json::to_value(document).unwrap_or_default();
+        if let Value::Object(map) = &mut json {
+            map.retain(|name, _| !without.contains(&name.as_str()));
+        }
         round(&mut json);
-        self.packed(id, json.to_string().as_bytes())
+        self.data(id, &json)
     }
 
     /// Appends bytes that a script finds by their `id`: compressed (zlib), in base64, which cannot contain the end of the
@@ -64,8 +77,9 @@ impl Html {
     }
 }
 
-/// Significant digits of numbers with a fraction in the data of charts. With all of them a page of 28 meshes would be 150 KiB larger.
-const DIGITS: usize = 5;
+/// Significant digits of numbers with a fraction in the data of charts: so many that what is shown, with three, is the same. With
+/// all of them a page of 28 meshes would be 100 KiB larger.
+const DIGITS: usize = 8;
 
 /// Rounds all numbers with a fraction.
 fn round(json: &mut Value) {
@@ -108,9 +122,9 @@ mod tests {
 
     #[test]
     fn numbers_with_a_fraction_are_rounded_and_others_are_exact() {
-        let mut json = serde_json::json!({"a": [1.234_567_891, 1_234_567_891, -0.000_012_345_678, 0.5], "b": "1.234567891"});
+        let mut json = serde_json::json!({"a": [1.234_567_891_2, 1_234_567_891, -0.000_012_345_678_9, 0.5], "b": "1.234567891"});
         round(&mut json);
-        let expected = serde_json::json!({"a": [1.2346, 1_234_567_891, -0.000_012_346, 0.5], "b": "1.234567891"});
+        let expected = serde_json::json!({"a": [1.234_567_9, 1_234_567_891, -0.000_012_345_679, 0.5], "b": "1.234567891"});
         assert_eq!(json, expected);
     }
 

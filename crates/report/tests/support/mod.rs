@@ -571,13 +571,13 @@ pub(crate) fn make_hostile(plan: &mut Plan) {
     });
 }
 
-/// A document with numbers of five significant digits, as pages embed it.
+/// A document with numbers of eight significant digits, as pages embed it.
 pub(crate) fn rounded(json: Value) -> Value {
     match json {
         Value::Object(map) => map.into_iter().map(|(k, v)| (k, rounded(v))).collect(),
         Value::Array(list) => list.into_iter().map(rounded).collect(),
         Value::Number(n) if n.is_f64() => {
-            let text = format!("{:.4e}", n.as_f64().unwrap());
+            let text = format!("{:.7e}", n.as_f64().unwrap());
             text.parse::<f64>().unwrap().into()
         }
         other => other,
