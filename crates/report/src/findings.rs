@@ -30,7 +30,13 @@ pub(crate) fn no_answer(summary: &Summary) -> Option<String> {
             .reasons
             .iter()
             .filter(|f| f.grade == Grade::Invalid);
+        // A trial counts once, however many findings of a reason it has.
+        let mut seen = Vec::new();
         for finding in invalid {
+            if seen.contains(&finding.reason) {
+                continue;
+            }
+            seen.push(finding.reason);
             match reasons.iter_mut().find(|r| r.0 == finding.reason) {
                 Some(known) => known.1 += 1,
                 None => reasons.push((finding.reason, 1, trial, finding)),
@@ -41,6 +47,7 @@ pub(crate) fn no_answer(summary: &Summary) -> Option<String> {
     let (_, count, trial, Finding { found, remedy, .. }) = reasons.first()?;
     let also = match count {
         1 => String::new(),
+        2 => " (and in another trial)".to_owned(),
         n => format!(" (and in {} other trials)", n - 1),
     };
     let (mesh, load) = (&trial.mesh, &trial.load);
