@@ -6,13 +6,14 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use tare_plan::mesh::Mtls;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::HandshakeKind;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::LocalDeployment;
+use super::echo::ECHO_PATH;
 use super::identity;
 use super::sockets;
 use super::topology::{Pod, Sides};
@@ -79,8 +80,16 @@ async fn tls(deployment: &LocalDeployment) -> Option<(String, String)> {
     let client = caller.filter(|_| is_mutual);
     let alpn = config::alpn(service.protocol);
     let config = identity::client(client, leaf.der(), alpn).ok()?;
-    let (first, _) = handshake(&config, pod.inbound()).await?;
-    let (_, kind) = handshake(&config, pod.inbound()).await?;
+    // Some servers send tickets with their first response only; with HTTP/2 they speak first.
+    let request = match service.protocol.has_streams() {
+        true => String::new(),
+        false => format!(
+            "GET {ECHO_PATH} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            service.authority()
+        ),
+    };
+    let (first, _) = handshake(&config, pod.inbound(), &request).await?;
+    let (_, kind) = handshake(&config, pod.inbound(), &request).await?;
     let sessions = match kind {
         Some(HandshakeKind::Resumed) => "resumed",
         _ => "not resumed",
@@ -88,7 +97,11 @@ async fn tls(deployment: &LocalDeployment) -> Option<(String, String)> {
     Some((first, sessions.to_owned()))
 }
 
-async fn handshake(config: &Tls, at: SocketAddrV4) -> Option<(String, Option<HandshakeKind>)> {
+async fn handshake(
+    config: &Tls,
+    at: SocketAddrV4,
+    request: &str,
+) -> Option<(String, Option<HandshakeKind>)> {
     let tcp = TcpStream::connect(at).await.ok()?;
     let name = ServerName::IpAddress((*at.ip()).into());
     let connected = TlsConnector::from(config.clone()).connect(name, tcp).await;
@@ -108,6 +121,7 @@ async fn handshake(config: &Tls, at: SocketAddrV4) -> Option<(String, Option<Han
     ];
     let words: Vec<String> = parts.into_iter().flatten().collect();
     // Tickets of TLS 1.3 come after the handshake.
+    stream.write_all(request.as_bytes()).await.ok()?;
     let mut some = [0; 1024];
     let _ = tokio::time::timeout(TICKET_WITHIN, stream.read(&mut some)).await;
     Some((words.join(", "), kind))

@@ -188,7 +188,7 @@ const COMPARED: &str = "
 name: compared
 workload: {graph: emojivoto, instances: 1}
 mesh_files: [repeats.yaml]
-meshes: [haproxy/mtls, nginx/mtls, repeats]
+meshes: [haproxy/mtls, nginx/mtls, envoy/mtls, repeats]
 baseline: haproxy/mtls
 load: {rate: 40}
 ";
@@ -209,7 +209,7 @@ fn haproxy_and_nginx_are_proven_with_mutual_tls_and_one_that_repeats_requests_is
     let output = run(dir.path(), "plan.yaml", &[]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let summary: Summary = judged::read(&dir.path().join("out/summary.json"));
-    for mesh in ["haproxy/mtls", "nginx/mtls"] {
+    for mesh in ["haproxy/mtls", "nginx/mtls", "envoy/mtls"] {
         let proofs = proofs(dir.path(), mesh);
         let broken = proofs.iter().filter(|p| !p.holds);
         assert_eq!(broken.collect::<Vec<_>>(), Vec::<&Proof>::new(), "{mesh}");
@@ -228,6 +228,7 @@ fn haproxy_and_nginx_are_proven_with_mutual_tls_and_one_that_repeats_requests_is
             mesh.terms["TLS between pods"].starts_with("TLSv1_3, "),
             "{mesh:?}"
         );
+        assert_eq!(mesh.terms["TLS sessions"], "resumed", "{mesh:?}");
     }
     let repeats = proofs(dir.path(), "repeats");
     // Four times on each of two sides.
