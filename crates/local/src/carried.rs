@@ -32,8 +32,7 @@ async fn of_sidecar(
     deployment: &LocalDeployment,
     (pod, socket): &(usize, PathBuf),
 ) -> Result<Carried, ProbeError> {
-    let proxy = deployment.mesh.proxy.as_ref();
-    match proxy.and_then(|p| p.counters.as_ref()) {
+    match deployment.counters() {
         None => admin::carried(socket).await,
         Some(counters) => {
             let pod = &deployment.topology.pods[*pod];
@@ -145,11 +144,7 @@ pub(super) async fn load(deployment: &LocalDeployment, load_sent: u64) -> Vec<Pr
     };
     let http = hops("", left.requests, reached.requests);
     let bytes = hops("bytes of TCP ", left.bytes, reached.bytes);
-    let counters = deployment
-        .mesh
-        .proxy
-        .as_ref()
-        .and_then(|p| p.counters.as_ref());
+    let counters = deployment.counters();
     let hops = match (left.requests + reached.requests, left.bytes + reached.bytes) {
         (all, _) if counters.is_some_and(|c| c.all.is_some()) => {
             format!("{all} requests passed a sidecar, as counted on both sides together")

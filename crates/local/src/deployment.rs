@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tare_analysis::proxy_config;
 use tare_plan::Workload;
-use tare_plan::mesh::Mesh;
+use tare_plan::mesh::{Mesh, ProxyCounters};
 use tare_records::trial::{Event, EventKind, Proof};
 use tare_records::worker::{Upstream, WatchedProcess};
 use tokio::task::JoinSet;
@@ -73,8 +73,12 @@ const EXPLAINED_MAX: usize = 3;
 impl LocalDeployment {
     /// Whether the sidecars are of a kind that counts nothing: they are proven by what happens while they are stopped.
     pub(super) fn is_proven_by_stopping(&self) -> bool {
-        let proxy = self.mesh.proxy.as_ref();
-        proxy.is_some_and(|p| p.counters.is_none())
+        self.mesh.proxy.is_some() && self.counters().is_none()
+    }
+
+    /// How the proxies of the mesh file are asked what they have carried.
+    pub(super) fn counters(&self) -> Option<&ProxyCounters> {
+        self.mesh.proxy.as_ref()?.counters.as_ref()
     }
 
     /// What the logs of proxies and programs of the user contain about a failure, for messages; without those of `but`,

@@ -15,6 +15,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::LocalDeployment;
 use super::echo::ECHO_PATH;
 use super::identity;
+use super::is_started_only;
 use super::sockets;
 use super::topology::{Pod, Sides};
 use crate::envoy::config;
@@ -27,12 +28,7 @@ const TICKET_WITHIN: Duration = Duration::from_millis(200);
 pub(super) async fn of(deployment: &LocalDeployment) -> BTreeMap<String, String> {
     let mut terms = BTreeMap::new();
     let sides = Sides::of(&deployment.mesh);
-    let is_started_only = deployment
-        .mesh
-        .proxy
-        .as_ref()
-        .is_some_and(|p| !p.is_configured());
-    if sides.0.is_none() || is_started_only {
+    if sides.0.is_none() || is_started_only(&deployment.mesh) {
         return terms;
     }
     let mut add = |name: &str, value: String| terms.insert(name.to_owned(), value);

@@ -12,7 +12,10 @@ use crate::helper;
 use tare_run::cache;
 use tare_run::environment::EnvironmentError;
 use tare_run::requirements::is_program;
+use tare_run::scratch::{self, Scratch};
 
+/// Prefix of the names of directories in the cache in which packages are unpacked.
+const STAGING_PREFIX: &str = ".debian";
 /// Directories of servers, which are not on the PATH of every user.
 const SERVERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 /// Where the program of a package lies in it.
@@ -148,16 +151,17 @@ async fn install(
     ));
     cache::ensure(&settings.cache).map_err(EnvironmentError::io("create the cache"))?;
     // Under its name only when it is complete.
-    let partial = settings
-        .cache
-        .join(format!(".debian-{package}-{}", std::process::id()));
+    scratch::sweep(&settings.cache, STAGING_PREFIX);
+    let staging = Scratch::new(&settings.cache, STAGING_PREFIX);
+    let staging = staging.map_err(EnvironmentError::io("create a directory in the cache"))?;
+    let partial = staging.path();
     let downloaded = partial.join("archives");
     let doing = || EnvironmentError::io(format!("write {}", partial.display()));
     fs::create_dir_all(downloaded.join("partial")).map_err(doing())?;
     let unpacking = unpack(tare, &apt, package, &downloaded, &partial.join("root")).await;
     let unpacking =
         unpacking.map_err(|why| missing(format!("{name} is not on the PATH, and {why}")));
-    let placed = unpacking.and_then(|()| match fs::rename(partial.join("root"), root) {
+    unpacking.and_then(|()| match fs::rename(partial.join("root"), root) {
         // Another run of tare was faster.
         Err(_) if unpacked(root, name).is_some() => Ok(()),
         Err(_) => {
@@ -165,9 +169,7 @@ async fn install(
             fs::rename(partial.join("root"), root).map_err(doing())
         }
         Ok(()) => Ok(()),
-    });
-    let _ = fs::remove_dir_all(&partial);
-    placed
+    })
 }
 
 async fn unpack(

@@ -309,7 +309,7 @@ fn problem(name: &str, template: &str, error: &minijinja::Error) -> Problem {
     };
     Problem::new(
         format!("found{what} in the file `{name}`, {place}: {why}"),
-        "a template with the values that docs/meshes.md lists",
+        "a template with the values that docs/proxies.md lists",
     )
 }
 

@@ -95,7 +95,7 @@ pub struct SliceTimes {
     pub gap_ns: u64,
     /// The part of the gap before a slice.
     pub lead_ns: u64,
-    /// How long requests are sent in the warm part, which do not count. 0: there is no warm part.
+    /// Length of the warm part in which requests are sent; they do not count. 0: a slice has no warm part.
     pub warm_ns: u64,
 }
 

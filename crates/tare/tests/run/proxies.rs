@@ -70,6 +70,17 @@ fn change(file: &Path, from: &str, to: &str) {
     std::fs::write(file, text.replace(from, to)).unwrap();
 }
 
+/// Runs the forwarder alone, and checks that its trial is invalid.
+fn run_invalid(dir: &Path) -> Output {
+    let output = run(
+        dir,
+        "plan.yaml",
+        &["meshes=forwarder", "baseline=forwarder"],
+    );
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    output
+}
+
 #[test]
 fn the_example_of_a_proxy_is_proven_on_both_sides() {
     let dir = tempfile::tempdir().unwrap();
@@ -92,12 +103,7 @@ fn a_proxy_that_passes_plain_text_on_in_place_of_mutual_tls_is_refused() {
         "data_plane: proxy\n",
         "data_plane: proxy\nsettings: {mtls: strict}\n",
     );
-    let output = run(
-        dir.path(),
-        "plan.yaml",
-        &["meshes=forwarder", "baseline=forwarder"],
-    );
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    run_invalid(dir.path());
     let proofs = proofs(dir.path(), "forwarder");
     assert!(!proof(&proofs, "refuses plain text").holds, "{proofs:?}");
 }
@@ -109,12 +115,7 @@ fn a_proxy_that_is_left_out_on_one_side_is_refused() {
     // The proxy of the caller connects to the called application, past its proxy.
     let past = "{{ to.servers[0] | replace(':15006', ':15080') }}";
     change(&dir.path().join("mesh.yaml"), "{{ to.servers[0] }}", past);
-    let output = run(
-        dir.path(),
-        "plan.yaml",
-        &["meshes=forwarder", "baseline=forwarder"],
-    );
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    run_invalid(dir.path());
     let proofs = proofs(dir.path(), "forwarder");
     let stopped = proof(&proofs, "while a sidecar on its way is stopped");
     let found = "got a response although the sidecar was stopped";
@@ -162,12 +163,7 @@ fn a_proxy_that_ends_at_its_start_is_named_with_its_log() {
         "asyncio.run(main())",
         "sys.exit('no such setting: burst')",
     );
-    let output = run(
-        dir.path(),
-        "plan.yaml",
-        &["meshes=forwarder", "baseline=forwarder"],
-    );
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let output = run_invalid(dir.path());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("no such setting: burst"), "{errors}");
     assert_eq!(left_behind(dir.path()), Vec::<String>::new());
